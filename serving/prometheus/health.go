@@ -77,6 +77,13 @@ func (h *health) record(f *query.Failure, probe bool, now time.Time) (recovered 
 	return recovered
 }
 
+// forgetPartial has the next success make the source healthy: the spec may accept partial responses now.
+func (h *health) forgetPartial() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.partial = time.Time{}
+}
+
 // concernsSource reports whether a failure affects all queries.
 func concernsSource(r query.Reason) bool {
 	return r == query.ReasonCredentials || r == query.ReasonConnectionFailed || r == query.ReasonCertificateUntrusted

@@ -223,10 +223,22 @@ func TestHealthAfterPartialResponses(t *testing.T) {
 				}
 			}
 		}
+		healthy := func() {
+			t.Helper()
+			b.health(t, v1alpha1.SourceHealth{Healthy: true, Since: b.source.Health().Since})
+		}
 		time.Sleep(partialTime)
-		want = v1alpha1.SourceHealth{Healthy: true}
-		want.Since = b.source.Health().Since
-		b.health(t, want)
+		healthy()
+
+		if _, err := b.source.Evaluate(t.Context(), "missing", time.Now()); err == nil {
+			t.Error("a partial response was accepted")
+		}
+		spec := v1alpha1.PrometheusSource{URL: "http://prometheus.example", PartialResponse: v1alpha1.PartialResponseAccept}
+		if err := b.source.Apply(spec); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(minProbeInterval)
+		healthy()
 	})
 }
 

@@ -88,6 +88,7 @@ func (s *Source) Apply(spec v1alpha1.PrometheusSource) error {
 		!reflect.DeepEqual(s.settings.spec.Authentication, cfg.spec.Authentication)
 	s.settings = cfg
 	s.series.Apply(cfg.discovery())
+	s.health.forgetPartial()
 	s.health.probeRequested.Set()
 	if otherSeries {
 		s.series.Restart()
