@@ -137,6 +137,15 @@ type PrometheusSource struct {
 	// +kubebuilder:validation:MaxItems=32
 	Headers []SourceHeader `json:"headers,omitempty"`
 
+	// Parameters to add to each request, such as `latency_offset` of VictoriaMetrics or
+	// `dedup` of Thanos; at most 32, of which several may have the same name. Default: none.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +listMapKey=value
+	// +kubebuilder:validation:MaxItems=32
+	QueryParameters []SourceQueryParameter `json:"queryParameters,omitempty"`
+
 	// Which series the queries of CustomMetrics and ExternalMetrics can select. Default:
 	// those of their own namespace, by the label namespace.
 	// +optional
@@ -233,6 +242,26 @@ type SourceHeader struct {
 	// Either value or valueFrom is required. Default: none.
 	// +optional
 	ValueFrom *SecretKeyReference `json:"valueFrom,omitempty"`
+}
+
+// SourceQueryParameter is a parameter of each request, for values and for series.
+type SourceQueryParameter struct {
+	// Name of the parameter; upper and lower case differ. Those that serving sets itself
+	// (query, time, timeout, match[], start, end) and limit, which would cut results, are
+	// refused.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+(\[\])?$`
+	// +kubebuilder:validation:XValidation:rule="!(self in ['end', 'limit', 'match', 'match[]', 'query', 'start', 'time', 'timeout'])",message="this parameter is set by serving itself, or would cut results: take it out of queryParameters"
+	Name string `json:"name"`
+
+	// Value of the parameter, visible to everyone who can read MetricsBackends: credentials
+	// belong into authentication or headers.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Value string `json:"value"`
 }
 
 // SourceTenancy restricts the queries of CustomMetrics and ExternalMetrics to series of

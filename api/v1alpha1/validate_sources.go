@@ -45,6 +45,13 @@ var ownHeaders = []string{
 // credentialHeaders are headers whose value is always a credential, in canonical form.
 var credentialHeaders = []string{"Api-Key", "Apikey", "Authorization", "Cookie", "Proxy-Authorization", "X-Api-Key", "X-Auth-Token"}
 
+// reservedParameters are those that serving sets itself, in any spelling that a server knows,
+// and limit, with which a server returns only some of the samples or series.
+var reservedParameters = []string{"end", "limit", "match", "match[]", "query", "start", "time", "timeout"}
+
+// parameterName is the pattern of the names of parameters.
+var parameterName = regexp.MustCompile(`^[-._a-zA-Z0-9]{1,126}(\[\])?$`)
+
 // IsCredentialHeader reports whether a header's value must come from a Secret.
 func IsCredentialHeader(name string) bool {
 	return slices.Contains(credentialHeaders, http.CanonicalHeaderKey(name))
@@ -125,6 +132,7 @@ func validatePrometheus(path *field.Path, p *PrometheusSource) field.ErrorList {
 	errs = append(errs, validateSourceTLS(path.Child("tls"), &p.TLS)...)
 	errs = append(errs, validateAuthentication(path.Child("authentication"), p)...)
 	errs = append(errs, validateHeaders(path.Child("headers"), p.Headers)...)
+	errs = append(errs, validateQueryParameters(path.Child("queryParameters"), p.QueryParameters)...)
 	for i, namespace := range p.Tenancy.UnconfinedNamespaces {
 		if namespace != "*" {
 			errs = append(errs, validateName(path.Child("tenancy", "unconfinedNamespaces").Index(i), namespace, validation.IsDNS1123Label)...)
@@ -208,6 +216,25 @@ func validateHeaders(path *field.Path, headers []SourceHeader) field.ErrorList {
 			errs = append(errs, field.Forbidden(path, "needs value or valueFrom, and not both"))
 		}
 		errs = append(errs, validateSecretKey(path.Child("valueFrom"), header.ValueFrom)...)
+	}
+	return errs
+}
+
+func validateQueryParameters(path *field.Path, parameters []SourceQueryParameter) field.ErrorList {
+	errs := atMost(path, len(parameters), 32)
+	for i, p := range parameters {
+		path := path.Index(i)
+		switch {
+		case !parameterName.MatchString(p.Name):
+			errs = append(errs, field.Invalid(path.Child("name"), p.Name, "must be letters, digits, '-', '_' and '.', and may end with []"))
+		case slices.Contains(reservedParameters, p.Name):
+			errs = append(errs, field.Forbidden(path.Child("name"), "this parameter is set by serving itself, or would cut results: take it out of queryParameters"))
+		case slices.Contains(parameters[:i], p):
+			errs = append(errs, field.Duplicate(path, p.Name))
+		}
+		if p.Value == "" {
+			errs = append(errs, field.Required(path.Child("value"), "a parameter needs a value"))
+		}
 	}
 	return errs
 }

@@ -112,6 +112,22 @@ func TestValidateSources(t *testing.T) {
 			"sources[0].prometheus.headers[4].value", "sources[0].prometheus.headers[5]",
 			"sources[0].prometheus.headers[6].name", "sources[0].prometheus.headers[7].name",
 		}},
+		"parameters": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
+			p.QueryParameters = []SourceQueryParameter{
+				{Name: "extra_label", Value: "a=b"}, {Name: "extra_label", Value: "c=d"}, {Name: "storeMatch[]", Value: `{a="b"}`}, {Name: "Query", Value: "x"},
+				{Name: "extra_label", Value: "a=b"}, {Name: "a b", Value: "x"}, {Name: "a&query", Value: "x"}, {Name: "dedup"},
+			}
+			for _, name := range []string{"query", "time", "timeout", "match", "match[]", "start", "end", "limit"} {
+				p.QueryParameters = append(p.QueryParameters, SourceQueryParameter{Name: name, Value: "x"})
+			}
+		}, want: []string{
+			"sources[0].prometheus.queryParameters[4]", "sources[0].prometheus.queryParameters[5].name",
+			"sources[0].prometheus.queryParameters[6].name", "sources[0].prometheus.queryParameters[7].value",
+			"sources[0].prometheus.queryParameters[8].name", "sources[0].prometheus.queryParameters[9].name",
+			"sources[0].prometheus.queryParameters[10].name", "sources[0].prometheus.queryParameters[11].name",
+			"sources[0].prometheus.queryParameters[12].name", "sources[0].prometheus.queryParameters[13].name",
+			"sources[0].prometheus.queryParameters[14].name", "sources[0].prometheus.queryParameters[15].name",
+		}},
 		"namespaces": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
 			p.Tenancy.UnconfinedNamespaces = []string{"*", "a", "a*"}
 		}, want: []string{"sources[0].prometheus.tenancy.unconfinedNamespaces[2]"}},

@@ -169,7 +169,7 @@ func (s *reconcileState) sourceRemedy(source *v1alpha1.SourceSpec, reason string
 	case "PartialResponse":
 		return "Bring back the part of the server that does not answer, or set " + path + ".partialResponse to Accept"
 	case "Rejected":
-		return "It refuses queries: see status.rules, and the limits of the server"
+		return "It refuses the query vector(1): check " + path + ".url and .queryParameters, and the limits of the server"
 	case "BadStatus", "Malformed":
 		return "Check that " + path + ".url points to a server with the HTTP API of Prometheus, without /api/v1 at its end"
 	case "InvalidSpec":

@@ -24,14 +24,15 @@ const (
 	pathSeries = "/api/v1/series"
 )
 
-// call requests a path of the API, and decodes the response's data with read as it arrives, within
+// call requests a path of the API with a form and the spec's parameters, and decodes the response's data with read as it arrives, within
 // the bounds of body. It returns the server's warnings. A partial response is a failure, unless the
 // spec accepts it.
 //
 // client_golang's client is not used: it holds three copies of a response before the first
 // sample can be counted, and cannot reduce series while it reads them.
 func (n *connection) call(ctx context.Context, path string, form url.Values, body *boundedReader, read dataReader) ([]string, error) {
-	resp, err := n.request(ctx, path, form.Encode())
+	// Of a parameter that is there twice servers use the first value: form's.
+	resp, err := n.request(ctx, path, form.Encode()+n.settings.parameters)
 	if err != nil {
 		return nil, classify(ctx, err)
 	}

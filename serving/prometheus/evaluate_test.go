@@ -149,6 +149,57 @@ func TestEvaluateWithoutPOST(t *testing.T) {
 	}
 }
 
+// Parameters of the spec are in each request, and cannot replace those of the request.
+func TestQueryParameters(t *testing.T) {
+	type call struct {
+		Method, Path string
+		Form         url.Values
+	}
+	var mu sync.Mutex
+	var calls []call
+	refused := false
+	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		_ = r.ParseForm()
+		r.Form.Del("timeout")
+		calls = append(calls, call{r.Method, r.URL.Path, r.Form})
+		switch {
+		case refused && r.Method == http.MethodPost:
+			http.Error(rw, "no", http.StatusMethodNotAllowed)
+		case r.URL.Path == pathSeries:
+			answers("application/json", someSeries)(rw, r)
+		default:
+			answers("application/json", oneSample)(rw, r)
+		}
+	}, func(s *v1alpha1.PrometheusSource) {
+		s.QueryParameters = []v1alpha1.SourceQueryParameter{
+			{Name: "extra_filters[]", Value: `{a="b&c"}`}, {Name: "extra_filters[]", Value: "d"}, {Name: "query", Value: "other"},
+		}
+	})
+	evaluate := func() {
+		if _, err := w.source.Evaluate(t.Context(), "up", instant); err != nil {
+			t.Error(err)
+		}
+	}
+	evaluate()
+	refused = true
+	evaluate()
+	refused = false
+	if err := w.source.lookup(t.Context(), "up", instant, instant, func(map[string]string) {}); err != nil {
+		t.Error(err)
+	}
+	filters := []string{`{a="b&c"}`, "d"}
+	value := url.Values{"query": {"up", "other"}, "time": {"1700000000"}, "extra_filters[]": filters}
+	want := []call{
+		{"POST", pathQuery, value}, {"POST", pathQuery, value}, {"GET", pathQuery, value},
+		{"POST", pathSeries, url.Values{"match[]": {"up"}, "start": {"1700000000"}, "end": {"1700000000"}, "query": {"other"}, "extra_filters[]": filters}},
+	}
+	if diff := cmp.Diff(want, calls); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
 func TestEvaluateLongQuery(t *testing.T) {
 	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
 		if len(r.URL.RawQuery) > 0 {

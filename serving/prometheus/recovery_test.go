@@ -70,28 +70,34 @@ func TestLookupThatKillsItsServer(t *testing.T) {
 	})
 }
 
-// TestSeriesOfAnotherTenant: they are looked for at once, as those of another server are.
+// TestSeriesOfAnotherTenant: they are looked for at once, as those of another server are, and as those
+// that another parameter selects.
 func TestSeriesOfAnotherTenant(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
-		b.answers(func(w http.ResponseWriter, r *http.Request) {
-			if strings.HasSuffix(r.URL.Path, pathSeries) {
-				answers("application/json", strings.ReplaceAll(someSeries, "up", "up_"+r.Header.Get("X-Scope-OrgID")))(w, r)
-				return
-			}
-			good(w, r)
+	for name, spec := range map[string]v1alpha1.PrometheusSource{
+		"header":    {Headers: []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", Value: "b"}}},
+		"parameter": {QueryParameters: []v1alpha1.SourceQueryParameter{{Name: "tenant", Value: "b"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bubble) {
+				b.answers(func(w http.ResponseWriter, r *http.Request) {
+					if strings.HasSuffix(r.URL.Path, pathSeries) {
+						answers("application/json", strings.ReplaceAll(someSeries, "up", "up_"+r.Header.Get("X-Scope-OrgID")+r.FormValue("tenant")))(w, r)
+						return
+					}
+					good(w, r)
+				})
+				b.source.Series().SetMatchers([]string{`{__name__=~"up_.*"}`})
+				time.Sleep(2 * time.Minute)
+				spec.URL = "http://prometheus.example"
+				if err := b.source.Apply(spec); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				found := b.source.Series().Found(`{__name__=~"up_.*"}`)
+				if len(found.Series) != 1 || found.Series[0].Name != "up_b" {
+					t.Errorf("the series are %+v", found.Series)
+				}
+			})
 		})
-		b.source.Series().SetMatchers([]string{`{__name__=~"up_.*"}`})
-		time.Sleep(2 * time.Minute)
-		err := b.source.Apply(v1alpha1.PrometheusSource{
-			URL: "http://prometheus.example", Headers: []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", Value: "b"}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second)
-		found := b.source.Series().Found(`{__name__=~"up_.*"}`)
-		if len(found.Series) != 1 || found.Series[0].Name != "up_b" {
-			t.Errorf("the series are %+v", found.Series)
-		}
-	})
+	}
 }

@@ -316,17 +316,26 @@ func TestAnotherTenantWithAnotherSecret(t *testing.T) {
 	if _, err := w.source.Evaluate(t.Context(), "x", instant); err != nil {
 		t.Fatal(err)
 	}
-	spec := w.spec
-	spec.Headers = []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", Value: "b"}}
-	spec.Authentication.BearerToken = secretKey("new", "token")
-	if err := w.source.Apply(spec); err != nil {
-		t.Fatal(err)
-	}
-	answer, err := w.source.Evaluate(t.Context(), "x", instant)
-	if err == nil {
-		t.Fatalf("tenant b is answered %v of tenant a", answer.Samples)
-	}
-	if f := failureIn(t, err); f.Reason != query.ReasonCredentials {
-		t.Errorf("%v", f)
+	for name, change := range map[string]func(*v1alpha1.PrometheusSource){
+		"header": func(s *v1alpha1.PrometheusSource) {
+			s.Headers = []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", Value: "b"}}
+		},
+		"parameter": func(s *v1alpha1.PrometheusSource) {
+			s.QueryParameters = []v1alpha1.SourceQueryParameter{{Name: "tenant", Value: "b"}}
+		},
+	} {
+		spec := w.spec
+		spec.Authentication.BearerToken = secretKey("new", "token")
+		change(&spec)
+		if err := w.source.Apply(spec); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := w.source.Evaluate(t.Context(), "x", instant)
+		if err == nil {
+			t.Fatalf("%s: tenant b is answered %v of tenant a", name, answer.Samples)
+		}
+		if f := failureIn(t, err); f.Reason != query.ReasonCredentials {
+			t.Errorf("%s: %v", name, f)
+		}
 	}
 }

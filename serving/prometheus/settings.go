@@ -25,8 +25,10 @@ const minSampleSize = 64
 
 // settings are a validated spec. They are immutable.
 type settings struct {
-	spec           *v1alpha1.PrometheusSource
-	endpoint       string
+	spec     *v1alpha1.PrometheusSource
+	endpoint string
+	// parameters are those of the spec, encoded, as they are added to a form: with & before each.
+	parameters     string
 	timeout        time.Duration
 	seriesInterval time.Duration
 	seriesMaxAge   time.Duration
@@ -73,8 +75,13 @@ func newSettings(given *v1alpha1.PrometheusSource) (*settings, error) {
 			return nil, fmt.Errorf("headers[%d].value: it holds a character that cannot be in a header", i)
 		}
 	}
+	parameters := ""
+	for _, p := range spec.QueryParameters {
+		parameters += "&" + url.QueryEscape(p.Name) + "=" + url.QueryEscape(p.Value)
+	}
 	s := &settings{
 		spec:                spec,
+		parameters:          parameters,
 		endpoint:            strings.TrimRight(u.String(), "/"),
 		timeout:             spec.Timeout.Duration,
 		seriesInterval:      spec.SeriesInterval.Duration,
@@ -95,10 +102,10 @@ func newSettings(given *v1alpha1.PrometheusSource) (*settings, error) {
 	return s, nil
 }
 
-// sameData reports whether both are for the same server and tenant, as far as the spec shows:
-// contents of Secrets may rotate.
+// sameData reports whether both are for the same server and tenant, and have the same parameters,
+// which may select series, as far as the spec shows: contents of Secrets may rotate.
 func (s *settings) sameData(o *settings) bool {
-	return s.endpoint == o.endpoint && slices.EqualFunc(s.spec.Headers, o.spec.Headers, func(a, b v1alpha1.SourceHeader) bool {
+	return s.endpoint == o.endpoint && s.parameters == o.parameters && slices.EqualFunc(s.spec.Headers, o.spec.Headers, func(a, b v1alpha1.SourceHeader) bool {
 		return a.Name == b.Name && a.Value == b.Value
 	})
 }

@@ -83,8 +83,8 @@ func (s *Source) Apply(spec v1alpha1.PrometheusSource) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// Headers and credentials may select the tenant, which has other series.
-	otherSeries := s.settings.endpoint != cfg.endpoint || !reflect.DeepEqual(s.settings.spec.Headers, cfg.spec.Headers) ||
+	// Headers and credentials may select the tenant, which has other series, and parameters may filter them.
+	otherSeries := s.settings.endpoint != cfg.endpoint || s.settings.parameters != cfg.parameters || !reflect.DeepEqual(s.settings.spec.Headers, cfg.spec.Headers) ||
 		!reflect.DeepEqual(s.settings.spec.Authentication, cfg.spec.Authentication)
 	s.settings = cfg
 	s.series.Apply(cfg.discovery())

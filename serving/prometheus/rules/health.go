@@ -161,7 +161,7 @@ func (c *Catalog) activeProblems(r *activeRule, f *discovered) []*problem {
 		name := first(r.unassociated)
 		problems = append(problems, warnf(ReasonNoObjects, "%d series match, but no label of theirs names a resource of the cluster: %s has the labels %s; name one in resources.overrides", len(r.unassociated), name, r.unassociated[name]))
 	case len(r.bindings) == 0 && len(r.unassociated) == 0 && len(r.invalidNames) == 0:
-		problems = append(problems, warnf(ReasonNoSeries, "no series match now: try seriesQuery at the source%s, and see whether seriesFilters and name.matches leave any", r.source.tenantHint()))
+		problems = append(problems, warnf(ReasonNoSeries, "no series match now: try seriesQuery at the source%s, and see whether seriesFilters and name.matches leave any", r.source.requestHint()))
 	}
 	if f != nil && f.truncated {
 		problems = append(problems, warnf(ReasonTooManySeries, "seriesQuery selects more than %d kinds of series, or more series than can be read in a minute, and the others make no metrics: select fewer, in several rules", series.MaxSeries))

@@ -24,8 +24,8 @@ type source struct {
 	interval       time.Duration
 	namespaceLabel string
 	unconfined     []string
-	// headers are the names of those that may select the tenant.
-	headers []string
+	// headers and parameters are the names of those that may select the series that the server returns.
+	headers, parameters []string
 }
 
 // confines reports whether queries declared in a namespace are confined to it.
@@ -43,15 +43,20 @@ func (s *source) intervalOr(d *metav1.Duration) time.Duration {
 
 func (s *source) equal(o *source) bool {
 	return s.name == o.name && s.interval == o.interval && s.namespaceLabel == o.namespaceLabel && slices.Equal(s.unconfined, o.unconfined) &&
-		slices.Equal(s.headers, o.headers)
+		slices.Equal(s.headers, o.headers) && slices.Equal(s.parameters, o.parameters)
 }
 
-// tenantHint names the headers for a message: a server with tenants returns nothing for a wrong one.
-func (s *source) tenantHint() string {
-	if len(s.headers) == 0 {
-		return ""
+// requestHint names the headers and parameters for a message: with a wrong tenant or filter a server
+// returns nothing.
+func (s *source) requestHint() string {
+	hint := ""
+	if len(s.headers) > 0 {
+		hint += " as its tenant (headers: " + strings.Join(s.headers, ", ") + ")"
 	}
-	return " as its tenant (headers: " + strings.Join(s.headers, ", ") + ")"
+	if len(s.parameters) > 0 {
+		hint += " with its queryParameters (" + strings.Join(s.parameters, ", ") + ")"
+	}
+	return hint
 }
 
 // sources are those with PromQL, in the order of the spec.
@@ -68,6 +73,9 @@ func newSources(specs []v1alpha1.SourceSpec) sources {
 		s.interval = s.intervalOr(p.Interval)
 		for _, h := range p.Headers {
 			s.headers = append(s.headers, h.Name)
+		}
+		for _, q := range p.QueryParameters {
+			s.parameters = append(s.parameters, q.Name)
 		}
 		if s.namespaceLabel == "" {
 			s.namespaceLabel = defaultNamespaceLabel

@@ -63,6 +63,7 @@ func backend(custom, external []v1alpha1.MetricRule) *v1alpha1.MetricsBackendSpe
 	return &v1alpha1.MetricsBackendSpec{
 		Sources: []v1alpha1.SourceSpec{{Name: "prometheus", Prometheus: &v1alpha1.PrometheusSource{
 			URL: "http://prometheus:9090", Headers: []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", Value: "team"}},
+			QueryParameters: []v1alpha1.SourceQueryParameter{{Name: "extra_label", Value: "team=a"}},
 		}}},
 		CustomMetrics:   &v1alpha1.CustomMetricsSpec{Rules: custom},
 		ExternalMetrics: &v1alpha1.ExternalMetricsSpec{Rules: external},

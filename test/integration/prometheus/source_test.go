@@ -43,16 +43,23 @@ type scenario struct {
 	source *source.Source
 }
 
+// serveSeries serves series to scrape until the test has ended.
+func serveSeries(t *testing.T, series string) (workload *meter.Meter, url string) {
+	t.Helper()
+	workload = meter.New()
+	if err := workload.Set(series); err != nil {
+		t.Fatal(err)
+	}
+	target := httptest.NewServer(workload)
+	t.Cleanup(target.Close)
+	return workload, target.URL
+}
+
 // start waits until an expression over the workload's series has a value.
 func start(t *testing.T, series, until string, args ...string) *scenario {
 	t.Helper()
-	s := &scenario{meter: meter.New()}
-	if err := s.meter.Set(series); err != nil {
-		t.Fatal(err)
-	}
-	target := httptest.NewServer(s.meter)
-	t.Cleanup(target.Close)
-	s.server = prometheus.Start(t, prometheus.Scrape(target.URL), args...)
+	workload, url := serveSeries(t, series)
+	s := &scenario{meter: workload, server: prometheus.Start(t, prometheus.Scrape(url), args...)}
 	s.server.WaitFor(t, until)
 	s.source = newSource(t, v1alpha1.PrometheusSource{URL: s.server.URL}, nil)
 	return s
@@ -66,6 +73,18 @@ func newSource(t *testing.T, spec v1alpha1.PrometheusSource, secrets source.Secr
 	}
 	t.Cleanup(s.Close)
 	return s
+}
+
+// rejections checks that a source rejects each query with a message.
+func rejections(t *testing.T, s *source.Source, messages map[string]string) {
+	t.Helper()
+	for expression, message := range messages {
+		_, err := s.Evaluate(t.Context(), expression, time.Now())
+		var f *query.Failure
+		if !errors.As(err, &f) || f.Reason != query.ReasonRejected || f.Source != "real" || !strings.Contains(f.Message, message) || strings.Contains(f.Message, "error when executing query=") {
+			t.Errorf("%s: %v, want Rejected with %q", expression, err, message)
+		}
+	}
 }
 
 func TestEvaluate(t *testing.T) {
@@ -111,20 +130,14 @@ func TestEvaluate(t *testing.T) {
 func TestRejected(t *testing.T) {
 	t.Parallel()
 	s := start(t, series, scraped, "--query.max-samples=20")
-	for expression, says := range map[string]string{
+	rejections(t, s.source, map[string]string{
 		`sum(queue_length`:       "parse error",
 		`nonsense(queue_length)`: "unknown function",
 		`queue_length[1m]`:       "ranges of samples",
 		`"text"`:                 "of type string",
 		`max_over_time(http_requests_total[5m:100ms])`: "too many samples",
 		`other + on() queue_length`:                    "many matching",
-	} {
-		_, err := s.source.Evaluate(t.Context(), expression, time.Now())
-		var f *query.Failure
-		if !errors.As(err, &f) || f.Reason != query.ReasonRejected || f.Source != "real" || !strings.Contains(f.Message, says) {
-			t.Errorf("%s: %v, want %q", expression, err, says)
-		}
-	}
+	})
 	// No pair is an empty answer, and no error.
 	if answer, err := s.source.Evaluate(t.Context(), `queue_length * other`, time.Now()); err != nil || len(answer.Samples) != 0 {
 		t.Errorf("no pair: %+v, %v", answer, err)

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +18,6 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 	"github.com/metricsbackend/metrics-backend-operator/test/prometheus"
-	"github.com/metricsbackend/metrics-backend-operator/test/prometheus/meter"
 )
 
 // TestThanos: a querier over two sidecars, of which one stops. As docs/prometheus.md says, a partial
@@ -27,16 +25,11 @@ import (
 // missing without a word.
 func TestThanos(t *testing.T) {
 	t.Parallel()
-	workload := meter.New()
-	if err := workload.Set(series); err != nil {
-		t.Fatal(err)
-	}
-	target := httptest.NewServer(workload)
-	defer target.Close()
+	_, url := serveSeries(t, series)
 	var sidecars []*prometheus.Server
 	var stores []string
 	for _, cluster := range []string{"one", "two"} {
-		config := strings.Replace(prometheus.Scrape(target.URL), "{scrape", "{external_labels: {cluster: "+cluster+"}, scrape", 1)
+		config := strings.Replace(prometheus.Scrape(url), "{scrape", "{external_labels: {cluster: "+cluster+"}, scrape", 1)
 		server := prometheus.Start(t, config)
 		server.WaitFor(t, scraped)
 		sidecar, store := prometheus.StartThanosSidecar(t, server)
@@ -61,6 +54,23 @@ func TestThanos(t *testing.T) {
 		`other + on() queue_length`: "many matching",
 	})
 
+	with := func(parameters ...v1alpha1.SourceQueryParameter) *source.Source {
+		return newSource(t, v1alpha1.PrometheusSource{URL: strict.URL, QueryParameters: parameters}, nil)
+	}
+	for name, tc := range map[string]struct {
+		source *source.Source
+		want   float64
+	}{
+		"deduplicated": {with(v1alpha1.SourceQueryParameter{Name: "replicaLabels[]", Value: "cluster"}), 21.5},
+		"one store":    {with(v1alpha1.SourceQueryParameter{Name: "storeMatch[]", Value: `{__address__="` + stores[0] + `"}`}), 21.5},
+		"both stores":  {with(v1alpha1.SourceQueryParameter{Name: "storeMatch[]", Value: `{__address__="` + stores[0] + `"}`}, v1alpha1.SourceQueryParameter{Name: "storeMatch[]", Value: `{__address__="` + stores[1] + `"}`}), 43},
+	} {
+		if result, err := tc.source.Evaluate(t.Context(), sum, time.Now()); err != nil || result.Samples[0].Value != tc.want {
+			t.Errorf("%s: %+v, %v, want %g", name, result, err, tc.want)
+		}
+	}
+	rejections(t, with(v1alpha1.SourceQueryParameter{Name: "dedup", Value: "perhaps"}), map[string]string{"vector(1)": "dedup"})
+
 	sidecars[1].Stop(t)
 	_, err := reject.Evaluate(t.Context(), sum, time.Now())
 	var f *query.Failure
@@ -80,17 +90,5 @@ func TestThanos(t *testing.T) {
 	})
 	if _, err := reject.Evaluate(t.Context(), sum, time.Now()); !errors.As(err, &f) || f.Reason != query.ReasonPartialResponse {
 		t.Errorf("rejected later: %v", err)
-	}
-}
-
-// rejections checks that a source rejects each query with a message.
-func rejections(t *testing.T, s *source.Source, messages map[string]string) {
-	t.Helper()
-	for expression, message := range messages {
-		_, err := s.Evaluate(t.Context(), expression, time.Now())
-		var f *query.Failure
-		if !errors.As(err, &f) || f.Reason != query.ReasonRejected || !strings.Contains(f.Message, message) || strings.Contains(f.Message, "error when executing query=") {
-			t.Errorf("%s: %v, want Rejected with %q", expression, err, message)
-		}
 	}
 }

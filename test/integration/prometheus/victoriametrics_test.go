@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -21,20 +20,14 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 	"github.com/metricsbackend/metrics-backend-operator/test/prometheus"
-	"github.com/metricsbackend/metrics-backend-operator/test/prometheus/meter"
 )
 
 // TestVictoriaMetrics: what differs from Prometheus is as docs/prometheus.md says.
 func TestVictoriaMetrics(t *testing.T) {
 	t.Parallel()
-	workload := meter.New()
-	if err := workload.Set(series); err != nil {
-		t.Fatal(err)
-	}
-	target := httptest.NewServer(workload)
-	defer target.Close()
-	stock := prometheus.StartVictoriaMetrics(t, prometheus.Scrape(target.URL))
-	server := prometheus.StartVictoriaMetrics(t, prometheus.Scrape(target.URL), "-search.latencyOffset=0s", "-search.maxUniqueTimeseries=3")
+	workload, target := serveSeries(t, series)
+	stock := prometheus.StartVictoriaMetrics(t, prometheus.Scrape(target))
+	server := prometheus.StartVictoriaMetrics(t, prometheus.Scrape(target), "-search.latencyOffset=0s", "-search.maxUniqueTimeseries=3")
 	server.WaitFor(t, scraped)
 	src := newSource(t, v1alpha1.PrometheusSource{URL: server.URL}, nil)
 
@@ -52,6 +45,16 @@ func TestVictoriaMetrics(t *testing.T) {
 	if got, err := src.Evaluate(t.Context(), `0 * queue_length / 0`, at); err != nil || len(got.Samples) != 0 {
 		t.Errorf("NaN: %+v, %v, want no samples", got, err)
 	}
+
+	one := newSource(t, v1alpha1.PrometheusSource{URL: server.URL, QueryParameters: []v1alpha1.SourceQueryParameter{
+		{Name: "extra_label", Value: "namespace=a"}, {Name: "extra_label", Value: "pod=one"},
+	}}, nil)
+	if got, err := one.Evaluate(t.Context(), `sum(queue_length)`, at); err != nil || len(got.Samples) != 1 || got.Samples[0].Value != 17 {
+		t.Errorf("extra_label twice: %+v, %v, want the sum of one pod", got, err)
+	}
+	rejections(t, newSource(t, v1alpha1.PrometheusSource{URL: server.URL, QueryParameters: []v1alpha1.SourceQueryParameter{{Name: "latency_offset", Value: "0s"}}}, nil), map[string]string{
+		"vector(1)": "latency_offset=0ms is out of allowed range",
+	})
 
 	// The messages do not begin with the query that VictoriaMetrics repeats.
 	rejections(t, src, map[string]string{
@@ -78,8 +81,17 @@ func TestVictoriaMetrics(t *testing.T) {
 		t.Errorf("series of the last second: %s, want one that has ended today", body)
 	}
 
-	// Values are those of half a minute before.
+	// Values are those of half a minute before, unless a parameter says otherwise.
 	old := newSource(t, v1alpha1.PrometheusSource{URL: stock.URL}, nil)
+	recent := newSource(t, v1alpha1.PrometheusSource{URL: stock.URL, QueryParameters: []v1alpha1.SourceQueryParameter{{Name: "latency_offset", Value: "1s"}}}, nil)
+	outcome.Eventually(t, time.Minute, "a latency_offset of 1s returns the new value", func(ctx context.Context) error {
+		got, err := recent.Evaluate(ctx, `queue_length{pod="one"}`, time.Now())
+		if err != nil || len(got.Samples) != 1 || got.Samples[0].Value != 18 {
+			return fmt.Errorf("%+v, %w", got, err)
+		}
+		return nil
+	})
+	tookRecent := time.Since(changed)
 	outcome.Eventually(t, time.Minute, "the stock VictoriaMetrics returns the new value", func(ctx context.Context) error {
 		got, err := old.Evaluate(ctx, `queue_length{pod="one"}`, time.Now())
 		if err != nil || len(got.Samples) != 1 || got.Samples[0].Value != 18 {
@@ -87,10 +99,10 @@ func TestVictoriaMetrics(t *testing.T) {
 		}
 		return nil
 	})
-	if took := time.Since(changed); took < 20*time.Second {
-		t.Errorf("a stock VictoriaMetrics returned a new value after %s, want about 30 s", took)
+	if took := time.Since(changed); took < 20*time.Second || took-tookRecent < 10*time.Second {
+		t.Errorf("a stock VictoriaMetrics returned a new value after %s, and with latency_offset after %s, want about 30 s and 2 s", took, tookRecent)
 	} else {
-		t.Logf("a stock VictoriaMetrics returned a new value after %s", took)
+		t.Logf("a stock VictoriaMetrics returned a new value after %s, and with latency_offset after %s", took, tookRecent)
 	}
 }
 
