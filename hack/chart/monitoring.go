@@ -40,7 +40,8 @@ func prometheusRule(root string) (string, error) {
 	return b.String(), nil
 }
 
-// ruleTemplate makes the PrometheusRule optional. Helm must not evaluate the templates of Prometheus in it.
+// ruleTemplate makes the PrometheusRule optional. Helm must not evaluate the templates of Prometheus in it. The operator's
+// namespace, in commands, is the release's.
 func ruleTemplate(content string) (string, error) {
 	head, spec, _ := strings.Cut(content, "\nspec:\n")
 	head, err := labelled(withoutComments(head) + "\n")
@@ -52,7 +53,7 @@ func ruleTemplate(content string) (string, error) {
 	})
 	return "{{- if $.Values.prometheusRule.enabled }}\n" + head +
 		"    {{- with $.Values.prometheusRule.labels }}\n    {{- toYaml . | nindent 4 }}\n    {{- end }}\nspec:\n" +
-		"{{`" + strings.TrimSuffix(spec, "\n") + "`}}\n{{- end }}\n", err
+		"{{`" + strings.ReplaceAll(strings.TrimSuffix(spec, "\n"), namespace, "`}}"+releaseNamespace+"{{`") + "`}}\n{{- end }}\n", err
 }
 
 // monitorTemplate makes Service and ServiceMonitors optional, and replaces fixed settings by values.

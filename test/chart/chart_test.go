@@ -31,6 +31,12 @@ const (
 // render returns what helm install would apply, by kind, namespace and name.
 func render(t *testing.T, values string) (map[string]*unstructured.Unstructured, error) {
 	t.Helper()
+	return renderIn(t, namespace, values)
+}
+
+// renderIn is render with another release namespace.
+func renderIn(t *testing.T, namespace, values string) (map[string]*unstructured.Unstructured, error) {
+	t.Helper()
 	loaded, err := loader.Load(directory)
 	if err != nil {
 		t.Fatal(err)

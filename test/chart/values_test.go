@@ -4,6 +4,7 @@
 package chart
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -85,6 +86,23 @@ func plain(objects map[string]*unstructured.Unstructured) map[string]any {
 		all[name] = object.Object
 	}
 	return all
+}
+
+// No object of a release in another namespace names that of config/default, not even in the text of an alert.
+func TestReleaseNamespace(t *testing.T) {
+	objects, err := renderIn(t, "elsewhere", "{serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, object := range objects {
+		content, err := object.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(content, []byte(namespace)) {
+			t.Errorf("%s names %s: %s", name, namespace, content)
+		}
+	}
 }
 
 // Each value ends up where it should.
