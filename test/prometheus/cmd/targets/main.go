@@ -83,7 +83,8 @@ func discovered(pods []corev1.Pod) []group {
 				}
 				const prefix = "__meta_kubernetes_"
 				labels := map[string]string{
-					prefix + "namespace": pod.Namespace, prefix + "pod_name": pod.Name, prefix + "pod_container_port_name": port.Name,
+					prefix + "namespace": pod.Namespace, prefix + "pod_name": pod.Name, prefix + "pod_phase": string(pod.Status.Phase),
+					prefix + "pod_container_port_name": port.Name,
 				}
 				for key, value := range pod.Labels {
 					labels[prefix+"pod_label_"+notInLabels.ReplaceAllString(key, "_")] = value
