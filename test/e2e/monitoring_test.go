@@ -96,7 +96,7 @@ func monitoringConfig(t *testing.T, document string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	object.Data = map[string]string{"prometheus.yml": string(merged), "rules.yaml": hastyRules(t)}
+	object.Data = map[string]string{"prometheus.yml": string(merged), "rules.yaml": shortenedRules(t)}
 	out, err := yaml.Marshal(object)
 	if err != nil {
 		t.Fatal(err)
@@ -104,8 +104,8 @@ func monitoringConfig(t *testing.T, document string) string {
 	return string(out)
 }
 
-// hastyRules are the rules with a sixtieth of each for, and rates over half a minute.
-func hastyRules(t *testing.T) string {
+// shortenedRules are the rules with a sixtieth of each for, and rates over half a minute.
+func shortenedRules(t *testing.T) string {
 	t.Helper()
 	rules, err := monitoring.Rules(suite.root)
 	if err != nil {
@@ -275,55 +275,6 @@ func scrapeErrors(ctx context.Context, address string) string {
 		}
 	}
 	return out
-}
-
-// queryDashboard is a companion of TestWatch: each query of the dashboard has a result once, but for those of panels that
-// say when they have none, which only must not fail.
-func queryDashboard(t *testing.T) {
-	address := prometheusURL(t, "prometheus")
-	dashboard, err := monitoring.ReadDashboard(suite.root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	missing, queries := map[string]string{}, 0
-	for _, panel := range dashboard.Panels {
-		for _, target := range panel.Targets {
-			queries++
-			expr := monitoring.WithAllValues(target.Expr, "30s")
-			if !panel.MayBeEmpty() || panelHasData[panel.Title] {
-				missing[expr] = panel.Title
-				continue
-			}
-			if _, err := queryPrometheus(t.Context(), address, expr); err != nil {
-				t.Errorf("%s: %v", panel.Title, err)
-			}
-		}
-	}
-	t.Logf("%d queries, of which %d must have a result", queries, len(missing))
-	outcome.Eventually(t, 2*time.Minute, "each query of the dashboard has a result", func(ctx context.Context) error {
-		for expr := range missing {
-			result, err := queryPrometheus(ctx, address, expr)
-			if err != nil {
-				return fmt.Errorf("%s: %w", missing[expr], err)
-			}
-			if len(result) > 0 {
-				delete(missing, expr)
-			}
-		}
-		if len(missing) > 0 {
-			return fmt.Errorf("no result of %q", missing)
-		}
-		return nil
-	})
-}
-
-// panelHasData are panels that may be empty elsewhere, but not here.
-var panelHasData = map[string]bool{
-	"Nodes with fresh samples": true, "APIServices that kube-apiserver cannot reach": true, "Age of the newest sample": true,
-	"Memory of a watch": true, "Clients by version": true,
-	"Queries to sources, by result": true, "Duration of queries": true, "Share of queries that fail": true, "Running and waiting queries": true,
-	"Suspended sources": true, "Requests for the result of a query": true,
-	"Cached queries of the largest tenants": true, "Cached samples of the largest tenants": true,
 }
 
 // queryPrometheus returns the result of an instant query.

@@ -8,20 +8,35 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
 // Dashboard has what tests need of the dashboard's JSON.
 type Dashboard struct {
 	Templating struct {
-		List []struct {
-			Name  string          `json:"name"`
-			Type  string          `json:"type"`
-			Query json.RawMessage `json:"query"`
-		} `json:"list"`
+		List []Variable `json:"list"`
 	} `json:"templating"`
 	Panels []Panel `json:"panels"`
 }
+
+// Variable is a variable of the dashboard: the data source, or the values of a label.
+type Variable struct {
+	Name  string `json:"name"`
+	Type  string `json:"type"`
+	Query string `json:"query"`
+}
+
+// LabelValues returns the selector and the label of a query label_values(SELECTOR, LABEL), or empty strings for another.
+func (v *Variable) LabelValues() (selector, label string) {
+	match := labelValues.FindStringSubmatch(v.Query)
+	if match == nil {
+		return "", ""
+	}
+	return match[1], match[2]
+}
+
+var labelValues = regexp.MustCompile(`^label_values\((.+), *(\w+)\)$`)
 
 // Panel is a panel, or the title of a row.
 type Panel struct {
@@ -65,8 +80,12 @@ func ReadDashboard(root string) (*Dashboard, error) {
 	return &d, nil
 }
 
-// WithAllValues replaces the dashboard's variables in an expression as Grafana does if all values are selected, and
+// WithValues replaces the dashboard's variables in an expression as Grafana does if all of these values are selected, and
 // the interval of rates by window.
-func WithAllValues(expr, window string) string {
-	return strings.NewReplacer("$__rate_interval", window, "$namespace", ".*", "$job", ".*", "$backend", ".*").Replace(expr)
+func WithValues(expr string, values map[string][]string, window string) string {
+	pairs := []string{"$__rate_interval", window}
+	for name, all := range values {
+		pairs = append(pairs, "$"+name, "("+strings.Join(all, "|")+")")
+	}
+	return strings.NewReplacer(pairs...).Replace(expr)
 }

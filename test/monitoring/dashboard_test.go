@@ -5,7 +5,10 @@ package monitoring
 
 import (
 	"fmt"
+	"regexp"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // gridWidth is that of Grafana's grid.
@@ -51,6 +54,29 @@ func TestDashboard(t *testing.T) {
 	}
 	if rows != 5 {
 		t.Errorf("%d rows", rows)
+	}
+}
+
+// TestDashboardVariables: each variable has values of a label, and is used; what looks like a variable is one.
+func TestDashboardVariables(t *testing.T) {
+	d := mustDashboard(t)
+	defined, used := map[string]bool{"__rate_interval": true}, map[string]bool{"__rate_interval": true}
+	for _, v := range d.Templating.List[1:] {
+		defined[v.Name] = true
+		if _, label := v.LabelValues(); label == "" {
+			t.Errorf("the variable %s has the query %q", v.Name, v.Query)
+		}
+	}
+	variable := regexp.MustCompile(`\$(\w+)`)
+	for _, p := range d.Panels {
+		for _, target := range p.Targets {
+			for _, use := range variable.FindAllStringSubmatch(target.Expr, -1) {
+				used[use[1]] = true
+			}
+		}
+	}
+	if diff := cmp.Diff(defined, used); diff != "" {
+		t.Errorf("variables (-defined +used):\n%s", diff)
 	}
 }
 

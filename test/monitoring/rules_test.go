@@ -53,7 +53,7 @@ func TestAlertsAreComplete(t *testing.T) {
 			for _, annotation := range r.Annotations {
 				for _, use := range template.FindAllString(annotation, -1) {
 					for _, label := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(use, -1) {
-						if !regexp.MustCompile(`[{,]`+label[1]+"=").MatchString(labels[r.Alert]) {
+						if !regexp.MustCompile(`[{,]` + label[1] + "=").MatchString(labels[r.Alert]) {
 							t.Errorf("an annotation uses the label %s, which the alert does not have: %s", label[1], labels[r.Alert])
 						}
 					}
