@@ -51,7 +51,12 @@ func build() (dashboard.Dashboard, error) {
 			builder.WithPanel(p.builder(id))
 		}
 	}
-	return builder.Build()
+	built, err := builder.Build()
+	for i := range built.Links {
+		// Above the panels. The library's default is a menu.
+		built.Links[i].Placement = nil
+	}
+	return built, err
 }
 
 // variable selects all values by default.
@@ -70,6 +75,4 @@ func variable(name, label, query string) *dashboard.QueryVariableBuilder {
 		})
 }
 
-var datasource = common.DataSourceRef{Type: pointer("prometheus"), Uid: pointer("${datasource}")}
-
-func pointer[T any](value T) *T { return &value }
+var datasource = common.DataSourceRef{Type: new("prometheus"), Uid: new("${datasource}")}

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
@@ -12,6 +13,7 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
 	"github.com/grafana/grafana-foundation-sdk/go/stat"
+	"github.com/grafana/grafana-foundation-sdk/go/statetimeline"
 	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
 )
 
@@ -20,7 +22,7 @@ type row struct {
 	panels []panel
 }
 
-// panel is a graph, or a number if it has levels.
+// panel is a graph, a number if it has levels, or the states of each series over time.
 type panel struct {
 	title, unit string
 	// help is shown at the panel.
@@ -34,6 +36,9 @@ type panel struct {
 	yes bool
 	// stacked adds the series up.
 	stacked bool
+	// states says that values are 1 or 0, which are good and bad, and the reverse for series whose legend matches bad.
+	states bool
+	bad    string
 	// width is 4 for numbers and 8 for graphs unless it is set.
 	width uint32
 }
@@ -77,8 +82,11 @@ func (p panel) description() string {
 }
 
 func (p panel) builder(id uint32) cog.Builder[dashboard.Panel] {
-	if p.levels != nil {
+	switch {
+	case p.levels != nil:
 		return p.number(id)
+	case p.states:
+		return p.timeline(id)
 	}
 	return p.graph(id)
 }
@@ -109,31 +117,47 @@ func (p panel) number(id uint32) *stat.PanelBuilder {
 	b := stat.NewPanelBuilder().
 		Id(id).Title(p.title).Description(p.description()).Datasource(datasource).Unit(p.unit).
 		Span(max(p.width, 4)).Height(4).
-		ColorMode(common.BigValueColorModeBackground).GraphMode(common.BigValueGraphModeNone).
+		ColorMode(common.BigValueColorModeBackground).GraphMode(common.BigValueGraphModeNone).Orientation(common.VizOrientationAuto).
+		ReduceOptions(common.NewReduceDataOptionsBuilder().Calcs([]string{"lastNotNull"})).
 		Thresholds(dashboard.NewThresholdsConfigBuilder().Mode(dashboard.ThresholdsModeAbsolute).Steps(steps)).
 		Targets(p.targets())
 	if p.yes {
-		b.Mappings([]dashboard.ValueMapping{{ValueMap: &dashboard.ValueMap{Type: dashboard.MappingTypeValueToText, Options: map[string]dashboard.ValueMappingResult{
-			"0": {Text: pointer("no")}, "1": {Text: pointer("yes")},
-		}}}})
+		b.Mappings(texts(dashboard.ValueMappingResult{Text: new("no")}, dashboard.ValueMappingResult{Text: new("yes")}))
 	}
 	return b
 }
 
-func (p panel) graph(id uint32) *timeseries.PanelBuilder {
-	width := p.width
-	if width == 0 {
-		width = 8
+// texts are shown for 0 and 1.
+func texts(zero, one dashboard.ValueMappingResult) []dashboard.ValueMapping {
+	return []dashboard.ValueMapping{{ValueMap: &dashboard.ValueMap{
+		Type: dashboard.MappingTypeValueToText, Options: map[string]dashboard.ValueMappingResult{"0": zero, "1": one},
+	}}}
+}
+
+func (p panel) timeline(id uint32) *statetimeline.PanelBuilder {
+	colored := func(zero, one string) []dashboard.ValueMapping {
+		return texts(dashboard.ValueMappingResult{Text: new("0"), Color: &zero}, dashboard.ValueMappingResult{Text: new("1"), Color: &one})
 	}
+	return statetimeline.NewPanelBuilder().
+		Id(id).Title(p.title).Description(p.description()).Datasource(datasource).Unit(p.unit).
+		Span(cmp.Or(p.width, 8)).Height(8).
+		MergeValues(true).ShowValue(common.VisibilityModeNever).RowHeight(0.9).FillOpacity(70).LineWidth(0).
+		Mappings(colored(red, green)).
+		OverrideByRegexp(p.bad, []dashboard.DynamicConfigValue{{Id: "mappings", Value: colored(green, red)}}).
+		Legend(common.NewVizLegendOptionsBuilder().DisplayMode(common.LegendDisplayModeList).Placement(common.LegendPlacementBottom).ShowLegend(false)).
+		Targets(p.targets())
+}
+
+func (p panel) graph(id uint32) *timeseries.PanelBuilder {
 	b := timeseries.NewPanelBuilder().
 		Id(id).Title(p.title).Description(p.description()).Datasource(datasource).Unit(p.unit).Min(0).
-		Span(width).Height(8).
+		Span(cmp.Or(p.width, 8)).Height(8).
 		LineWidth(1).FillOpacity(10).ShowPoints(common.VisibilityModeNever).
 		Legend(common.NewVizLegendOptionsBuilder().DisplayMode(common.LegendDisplayModeList).Placement(common.LegendPlacementBottom).ShowLegend(true)).
 		Tooltip(common.NewVizTooltipOptionsBuilder().Mode(common.TooltipDisplayModeMulti).Sort(common.SortOrderDescending)).
 		Targets(p.targets())
 	if p.stacked {
-		b.Stacking(common.NewStackingConfigBuilder().Mode(common.StackingModeNormal))
+		b.Stacking(common.NewStackingConfigBuilder().Mode(common.StackingModeNormal).Group("A"))
 	}
 	return b
 }

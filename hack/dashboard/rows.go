@@ -100,7 +100,7 @@ var rows = []row{
 		{title: "Running and waiting queries", unit: number, noData: noSource, queries: []query{
 			of(`sum by (source) (metrics_backend_query_evaluations_in_flight{SERVING})`, "{{source}} running"),
 			of(`sum by (source) (metrics_backend_query_evaluations_queued{SERVING})`, "{{source}} waiting")}},
-		{title: "Suspended sources", unit: number, help: "1 while the circuit breaker is open.", noData: noSource,
+		{title: "Suspended sources", unit: number, help: "1 while the circuit breaker is open.", noData: noSource, states: true, bad: "/.*/",
 			queries: []query{of(`max by (source) (metrics_backend_query_circuit_breaker_open{SERVING})`, "{{source}}")}},
 		{title: "Requests for the result of a query", unit: perSecond, stacked: true, help: "hit and shared cost the source nothing.", noData: noSource,
 			queries: []query{of(`sum by (result) (rate(metrics_backend_query_requests_total{SERVING}[RATE]))`, "{{result}}")}},
@@ -134,7 +134,8 @@ var rows = []row{
 			of(`sum by (result) (rate(metrics_backend_declared_status_writes_total[RATE]))`, "writes, {{result}}")}},
 	}},
 	{"Lifecycle", []panel{
-		{title: "Conditions that are True", unit: number, help: "Reconciling and Stalled are good at 0, all others at 1.", width: 12,
+		{title: "Conditions", unit: number, help: "1 is True. Of Reconciling and Stalled that is red, of all others green.", width: 12,
+			states: true, bad: "/ (Reconciling|Stalled)$/",
 			queries: []query{of(`max by (backend, type) (metrics_backend_condition{status="True",BACKEND})`, "{{backend}} {{type}}")}},
 		{title: "Clients by version", unit: number, help: "Of today or yesterday, at most 20.", noData: "serving does not report its clients.", width: 12,
 			queries: []query{of(`max by (backend, version) (metrics_backend_consumers{BACKEND})`, "{{backend}} {{version}}")}},
