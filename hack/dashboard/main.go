@@ -28,6 +28,7 @@ func main() {
 	}
 }
 
+//nolint:staticcheck // The schema of dashboardv2, which the library prefers, is a preview in Grafana 12.
 func build() (dashboard.Dashboard, error) {
 	builder := dashboard.NewDashboardBuilder("Metrics backend").
 		Uid("metrics-backend").

@@ -61,15 +61,15 @@ func of(expr, legend string) query {
 	).Replace(strings.TrimSpace(expr)), legend}
 }
 
-// quantiles are the median and the 99th percentile of a histogram, by further labels.
-func quantiles(metric, selector string, by ...string) []query {
+// quantiles are the median and the 99th percentile of a histogram of serving, by further labels.
+func quantiles(metric string, by ...string) []query {
 	var all []query
 	legend := ""
 	for _, label := range by {
 		legend += "{{" + label + "}} "
 	}
 	for _, q := range []struct{ quantile, name string }{{"0.5", "p50"}, {"0.99", "p99"}} {
-		all = append(all, of("histogram_quantile("+q.quantile+", sum by ("+strings.Join(append([]string{"le"}, by...), ", ")+") (rate("+metric+"_bucket{"+selector+"}[RATE])))", legend+q.name))
+		all = append(all, of("histogram_quantile("+q.quantile+", sum by ("+strings.Join(append([]string{"le"}, by...), ", ")+") (rate("+metric+"_bucket{SERVING}[RATE])))", legend+q.name))
 	}
 	return all
 }
@@ -145,6 +145,7 @@ func (p panel) timeline(id uint32) *statetimeline.PanelBuilder {
 		Mappings(colored(red, green)).
 		OverrideByRegexp(p.bad, []dashboard.DynamicConfigValue{{Id: "mappings", Value: colored(green, red)}}).
 		Legend(common.NewVizLegendOptionsBuilder().DisplayMode(common.LegendDisplayModeList).Placement(common.LegendPlacementBottom).ShowLegend(false)).
+		Tooltip(common.NewVizTooltipOptionsBuilder().Mode(common.TooltipDisplayModeSingle).Sort(common.SortOrderNone)).
 		Targets(p.targets())
 }
 

@@ -12,11 +12,10 @@ const (
 	number    = "short"
 )
 
-const green, orange, red, blue = "green", "orange", "red", "blue"
+const green, orange, red = "green", "orange", "red"
 
 var (
 	good     = []level{{0, red}, {1, green}}
-	neutral  = []level{{0, blue}}
 	noErrors = "there were no errors."
 )
 
@@ -50,11 +49,11 @@ var rows = []row{
 			queries: []query{of(`sum by (result) (rate(metrics_backend_kubelet_scrapes_total{SERVING}[RATE]))`, "{{result}}")}},
 		{title: "Age of the newest sample", unit: seconds, help: "By pod. Alert from 2 minutes on.", noData: "there is no sample yet.",
 			queries: []query{of(`time() - (metrics_backend_store_newest_node_sample_timestamp_seconds{SERVING} > 0)`, "{{pod}}")}},
-		{title: "Duration of scrapes", unit: seconds, queries: quantiles("metrics_backend_kubelet_scrape_duration_seconds", "SERVING")},
+		{title: "Duration of scrapes", unit: seconds, queries: quantiles("metrics_backend_kubelet_scrape_duration_seconds")},
 		{title: "Age of samples when they are read", unit: seconds, help: "A kubelet renews its samples every 10 to 20 seconds.",
-			queries: quantiles("metrics_backend_kubelet_node_sample_age_seconds", "SERVING")},
+			queries: quantiles("metrics_backend_kubelet_node_sample_age_seconds")},
 		{title: "Delay of scrapes", unit: seconds, help: "Up to 0.25 s is the grid; more: raise scrape.maxConcurrent.",
-			queries: quantiles("metrics_backend_kubelet_schedule_delay_seconds", "SERVING")},
+			queries: quantiles("metrics_backend_kubelet_schedule_delay_seconds")},
 		{title: "Running scrapes, and nodes whose refresh is predicted", unit: number, queries: []query{
 			of(`sum by (pod) (metrics_backend_kubelet_scrapes_in_flight{SERVING})`, "{{pod}} scrapes"),
 			of(`sum by (pod) (metrics_backend_kubelet_nodes_phase_tracked{SERVING})`, "{{pod}} predicted")}},
@@ -75,7 +74,7 @@ var rows = []row{
 		{title: "Time to the first metric (p95), and to the connection (p99)", unit: seconds, help: "KEP-1013's objective is a second.", queries: []query{
 			of(`max by (job) (namespace_job:metrics_api_watch_first_event_seconds:p95_rate5m{SERVING})`, "{{job}} first metric"),
 			of(`max by (job) (namespace_job:metrics_api_watch_delivery_latency_seconds:p99_rate5m{SERVING})`, "{{job}} to the connection")}},
-		{title: "Duration of watches that ended", unit: seconds, queries: quantiles("metrics_api_watch_duration_seconds", "SERVING")},
+		{title: "Duration of watches that ended", unit: seconds, queries: quantiles("metrics_api_watch_duration_seconds")},
 		{title: "Failed watches, by type", unit: perSecond, noData: noErrors,
 			queries: []query{of(`sum by (type) (rate(metrics_api_watch_errors_total{SERVING}[RATE]))`, "{{type}}")}},
 		{title: "Watches refused by a limit", unit: perSecond, noData: "none was.",
@@ -94,7 +93,7 @@ var rows = []row{
 	{"Custom and external metrics, by source and tenant", []panel{
 		{title: "Queries to sources, by result", unit: perSecond, stacked: true, noData: noSource,
 			queries: []query{of(`sum by (source, result) (rate(metrics_backend_query_evaluations_total{SERVING}[RATE]))`, "{{source}} {{result}}")}},
-		{title: "Duration of queries", unit: seconds, noData: noSource, queries: quantiles("metrics_backend_query_evaluation_duration_seconds", "SERVING", "source")},
+		{title: "Duration of queries", unit: seconds, noData: noSource, queries: quantiles("metrics_backend_query_evaluation_duration_seconds", "source")},
 		{title: "Share of queries that fail", unit: share, noData: noSource,
 			queries: []query{of(`max by (source) (namespace_job_source:metrics_backend_query_failures:ratio_rate5m{SERVING})`, "{{source}}")}},
 		{title: "Running and waiting queries", unit: number, noData: noSource, queries: []query{
@@ -104,7 +103,7 @@ var rows = []row{
 			queries: []query{of(`max by (source) (metrics_backend_query_circuit_breaker_open{SERVING})`, "{{source}}")}},
 		{title: "Requests for the result of a query", unit: perSecond, stacked: true, help: "hit and shared cost the source nothing.", noData: noSource,
 			queries: []query{of(`sum by (result) (rate(metrics_backend_query_requests_total{SERVING}[RATE]))`, "{{result}}")}},
-		{title: "Age of results", unit: seconds, queries: quantiles("metrics_backend_query_result_age_seconds", "SERVING")},
+		{title: "Age of results", unit: seconds, queries: quantiles("metrics_backend_query_result_age_seconds")},
 		{title: "Cached queries of the largest tenants", unit: number, help: "A tenant is a namespace, or the cluster.", noData: noSource,
 			queries: []query{of(`max by (tenant) (metrics_backend_query_tenant_cached_queries{SERVING})`, "{{tenant}}")}},
 		{title: "Cached samples of the largest tenants", unit: number, help: "The limit of all is 500,000.", noData: noSource,
