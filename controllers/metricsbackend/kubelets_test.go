@@ -124,9 +124,13 @@ func TestSourcesGrace(t *testing.T) {
 	if !fc.isReady() {
 		t.Error("a node that is down made the backend unready")
 	}
+	fc.wantCondition(v1alpha1.ConditionReady, "", "", "not all sources are healthy: see SourcesHealthy")
 	fc.report = v1alpha1.KubeletReport{Nodes: 3, Healthy: 3}
 	mustReconcile(t, r)
 	fc.wantCondition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionTrue, "")
+	if message := fc.condition(v1alpha1.ConditionReady).Message; message != "all components match the spec" {
+		t.Errorf("Ready says %q", message)
+	}
 }
 
 // With resource rules no kubelet is scraped, and that is healthy.

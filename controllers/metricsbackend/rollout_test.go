@@ -81,8 +81,8 @@ func TestStartFailure(t *testing.T) {
 		"waiting for a gate": {status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "SchedulingGated",
 		}}}},
-		"no image":                 {status: waiting("ErrImagePull", "not found"), want: "image x:1 cannot be pulled (ImagePullBackOff): check spec.serving.image, imagePullPolicy and imagePullSecrets"},
-		"no image, backing off":    {status: waiting("ImagePullBackOff", `Back-off pulling image "x:1"`), want: "image x:1 cannot be pulled (ImagePullBackOff): check spec.serving.image, imagePullPolicy and imagePullSecrets"},
+		"no image":                 {status: waiting("ErrImagePull", "not found"), want: "image x:1 cannot be pulled (ImagePullBackOff): check spec.serving.image (by default the operator's --serving-image, in the chart serving.image), imagePullPolicy and imagePullSecrets"},
+		"no image, backing off":    {status: waiting("ImagePullBackOff", `Back-off pulling image "x:1"`), want: "image x:1 cannot be pulled (ImagePullBackOff): check spec.serving.image (by default the operator's --serving-image, in the chart serving.image), imagePullPolicy and imagePullSecrets"},
 		"no such name":             {status: waiting("InvalidImageName", ""), want: "x:1 is not the name of an image (InvalidImageName): correct spec.serving.image"},
 		"no Secret":                {status: waiting("CreateContainerConfigError", `secret "y" not found`), want: `container serving cannot be started (CreateContainerConfigError): secret "y" not found`},
 		"crashes":                  {status: crashed("serving", "Error", 1, false), want: "it crashes (CrashLoopBackOff), ended with exit code 1: kubectl logs -n ns p -c serving --previous"},

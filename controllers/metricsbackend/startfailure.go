@@ -54,7 +54,7 @@ func startFailure(p *corev1.Pod) string {
 func waitingFailure(c *corev1.ContainerStatus, waiting *corev1.ContainerStateWaiting) string {
 	switch waiting.Reason {
 	case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError":
-		return fmt.Sprintf("image %s cannot be pulled (ImagePullBackOff): check spec.serving.image, imagePullPolicy and imagePullSecrets", c.Image)
+		return fmt.Sprintf("image %s cannot be pulled (ImagePullBackOff): check spec.serving.image (by default the operator's --serving-image, in the chart serving.image), imagePullPolicy and imagePullSecrets", c.Image)
 	case "InvalidImageName":
 		return fmt.Sprintf("%s is not the name of an image (InvalidImageName): correct spec.serving.image", c.Image)
 	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":

@@ -125,6 +125,9 @@ func (s *reconcileState) summarize(failed error) {
 		}
 	}
 	message := "all components match the spec"
+	if s.condition(v1alpha1.ConditionSourcesHealthy).Status == metav1.ConditionFalse {
+		message += ", but not all sources are healthy: see SourcesHealthy"
+	}
 	if s.history.statusDropped {
 		message += "; parts of the status are not stored, since the CRD is older than the operator: kubectl apply --server-side -k config/crd"
 	}

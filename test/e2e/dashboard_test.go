@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"testing"
 	"time"
@@ -70,7 +71,7 @@ func variableValues(t *testing.T, address string, dashboard *monitoring.Dashboar
 		selector = monitoring.WithValues(selector, values, "")
 		outcome.Eventually(t, time.Minute, fmt.Sprintf("the variable %s has values, by %s of %s", v.Name, label, selector), func(ctx context.Context) error {
 			var answer struct{ Data []string }
-			err := getJSON(ctx, address+"/api/v1/label/"+label+"/values?match[]="+url.QueryEscape(selector), &answer)
+			err := getJSON(ctx, http.DefaultClient, "application/json", address+"/api/v1/label/"+label+"/values?match[]="+url.QueryEscape(selector), &answer)
 			if err == nil && len(answer.Data) == 0 {
 				err = errors.New("no values")
 			}

@@ -25,7 +25,6 @@ import (
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
-	"github.com/metricsbackend/metrics-backend-operator/test/runbooks"
 )
 
 // Flux' controllers take the product from Git with the files of docs/gitops.md, each step by a commit: installation, a
@@ -34,6 +33,7 @@ import (
 // consumers notice nothing.
 func TestFlux(t *testing.T) {
 	measureNamespaces(t)
+	installPlugin(t)
 	for _, version := range []string{"v0.1.0", "v0.2.0"} {
 		loadImages(t, version)
 	}
@@ -58,6 +58,8 @@ func TestFlux(t *testing.T) {
 	fleet.write(t, componentsFile, string(components))
 	fleet.writeAll(t, files)
 
+	commands := pageCommands(t, "Flux", 3)
+
 	t.Log("installation")
 	waits := watchWaits(t)
 	commit := fleet.commit(t, "Metrics")
@@ -75,6 +77,7 @@ func TestFlux(t *testing.T) {
 	t.Log("another spec, which replaces the pods")
 	fleet.edit(t, backendFile, "resourceMetrics: {}", "resourceMetrics: {}\n  serving: {port: 10443}")
 	commit = pushed(fleet.commit(t, "Another port"))
+	shell(t, fleet.folder, commands[0])
 	waitApplied(t, "metrics", commit)
 
 	t.Log("a spec that needs manual action")
@@ -103,6 +106,7 @@ func TestFlux(t *testing.T) {
 	outcome.Eventually(t, 3*time.Minute, "the HPA has scaled up", func(ctx context.Context) error {
 		return scaledUp(ctx, types.NamespacedName{Namespace: shop, Name: "cart"}, autoscalingv2.ObjectMetricSourceType)
 	})
+	t.Log(shell(t, suite.root, pageCommands(t, "An autoscaler by a custom metric", 1)[0]))
 
 	t.Log("values that the chart rejects")
 	fleet.edit(t, operatorFile, "  values: ", "  values:\n    replicas: many\n    # ")
@@ -172,20 +176,11 @@ func TestFlux(t *testing.T) {
 	waitGone(t, kustomizations, "shop")
 	fleet.write(t, kustomizationsFile, first)
 	pushed(fleet.commit(t, "Remove the MetricsBackend first"))
-	waitGone(t, kustomizations, "metrics")
+	shell(t, fleet.folder, commands[1])
 	nothingIsLeft(t)
 	fleet.git(t, "rm", kustomizationsFile)
 	pushed(fleet.commit(t, "Remove the operator last"))
-	waitGone(t, helmReleases, "metrics-backend")
-	commands, err := runbooks.Blocks(pageSection(t, "Flux"))
-	if err != nil {
-		t.Fatalf("docs/gitops.md: %v", err)
-	}
-	for _, command := range commands {
-		if out, err := run("bash", "-euo", "pipefail", "-c", command); err != nil {
-			t.Errorf("%s: %v\n%s", command, err, out)
-		}
-	}
+	shell(t, fleet.folder, commands[2])
 	if left := kubectl(t, "get", "crd,clusterrole,clusterrolebinding,apiservice,namespace,priorityclass,validatingadmissionpolicy", "-o", "name"); strings.Contains(left, "metricsbackend") || strings.Contains(left, "metrics-backend") {
 		t.Errorf("left:\n%s", left)
 	}

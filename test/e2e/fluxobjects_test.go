@@ -100,6 +100,26 @@ func pageFiles(t *testing.T, heading string, addresses ...string) map[string]str
 	return files
 }
 
+// pageCommands returns the blocks of commands in a section of docs/gitops.md, of which there must be that many.
+func pageCommands(t *testing.T, heading string, count int) []string {
+	t.Helper()
+	commands, err := runbooks.Blocks(pageSection(t, heading))
+	if err != nil || len(commands) != count {
+		t.Fatalf("docs/gitops.md, section %q: %d blocks of commands, want %d (%v)", heading, len(commands), count, err)
+	}
+	return commands
+}
+
+// shell runs commands in a folder, and returns what they printed.
+func shell(t *testing.T, folder, commands string) string {
+	t.Helper()
+	out, err := run("env", "-C", folder, "bash", "-euo", "pipefail", "-c", commands)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", commands, err, out)
+	}
+	return out
+}
+
 // pageSection returns a section of docs/gitops.md.
 func pageSection(t *testing.T, heading string) string {
 	t.Helper()
