@@ -67,8 +67,8 @@ const (
 func issuedBy(secret *corev1.Secret, issuer v1alpha1.IssuerReference) bool {
 	name, recorded := secret.Annotations[issuerNameAnnotation]
 	return !recorded || name == issuer.Name &&
-		cmp.Or(secret.Annotations[issuerKindAnnotation], "Issuer") == issuer.Kind &&
-		cmp.Or(secret.Annotations[issuerGroupAnnotation], manifests.CertManagerGroup) == issuer.Group
+		cmp.Or(secret.Annotations[issuerKindAnnotation], "Issuer") == cmp.Or(issuer.Kind, "Issuer") &&
+		cmp.Or(secret.Annotations[issuerGroupAnnotation], manifests.CertManagerGroup) == cmp.Or(issuer.Group, manifests.CertManagerGroup)
 }
 
 // notIssued returns the message of the Certificate's Ready condition.
