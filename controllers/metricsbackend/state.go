@@ -176,7 +176,7 @@ func (s *reconcileState) setCondition(kind string, status metav1.ConditionStatus
 	meta.SetStatusCondition(&s.backend.Status.Conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: reason, Message: text.Truncate(message, maxMessage),
 		ObservedGeneration: s.backend.Generation,
-		LastTransitionTime: metav1.NewTime(s.now),
+		LastTransitionTime: metav1.NewTime(s.now).Rfc3339Copy(), // as it is stored: writeStatus compares
 	})
 }
 

@@ -4,10 +4,8 @@
 package metricsbackend
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -272,16 +270,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *reconcileState) error {
 	if err := r.Client.Status().Patch(ctx, written, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
 		return fmt.Errorf("write the status of MetricsBackend %s: %w", s.backend.Name, err)
 	}
-	if dropped := !sameStatus(&written.Status, &s.backend.Status); dropped != s.history.statusDropped {
+	if dropped := !equality.Semantic.DeepEqual(written.Status, s.backend.Status); dropped != s.history.statusDropped {
 		s.history.statusDropped = dropped
 		s.requeueNow()
 	}
 	return nil
-}
-
-// sameStatus compares what is stored: times have no fractions of seconds there.
-func sameStatus(a, b *v1alpha1.MetricsBackendStatus) bool {
-	x, errX := json.Marshal(a)
-	y, errY := json.Marshal(b)
-	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
