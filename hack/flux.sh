@@ -18,7 +18,8 @@ image() {
 }
 
 for name in source-controller kustomize-controller helm-controller; do
-	image $name "$(hack/build-program.sh $name)/$name=/$name"
+	folder=$(hack/build-program.sh $name)
+	image $name "$folder/$name=/$name"
 	source=test/flux/controllers
 	[ $name != source-controller ] || source=test/flux/source-controller
 	# The binary may be older than the module cache.
