@@ -8,12 +8,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
-	"sync"
 	"syscall"
 	"time"
 
@@ -32,6 +29,7 @@ import (
 	_ "github.com/cert-manager/cert-manager/pkg/issuer/ca"         // registers the kind
 	_ "github.com/cert-manager/cert-manager/pkg/issuer/selfsigned" // registers the kind
 	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
 )
 
 // controllers are those of cert-manager that run.
@@ -43,15 +41,15 @@ var controllers = []string{
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx); err != nil {
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "cert-manager:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
+func run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	flags := pflag.NewFlagSet("cert-manager", pflag.ExitOnError)
 	var options controller.ContextOptions
 	flags.StringVar(&options.Kubeconfig, "kubeconfig", "", "file of an administrator")
@@ -63,6 +61,7 @@ func run(ctx context.Context) error {
 	options.CertificateRequestMinimumBackoffDuration = time.Hour
 	options.CertificateRequestMaximumBackoffDuration = 32 * time.Hour
 	options.KubernetesAPIQPS, options.KubernetesAPIBurst = 20, 50
+	group, ctx := errgroup.WithContext(ctx)
 	factory, err := controller.NewContextFactory(ctx, options)
 	if err != nil {
 		return err
@@ -71,27 +70,20 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var running sync.WaitGroup
-	var mu sync.Mutex
-	var failed []error
-	for name, construct := range controller.Known() {
-		if !slices.Contains(controllers, name) {
-			continue
-		}
-		c, err := construct(factory)
+	known := controller.Known()
+	for _, name := range controllers {
+		c, err := known[name](factory)
 		if err != nil {
 			return fmt.Errorf("make the controller %s: %w", name, err)
 		}
-		running.Go(func() {
+		group.Go(func() error {
 			if err := c.Run(5, ctx); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				failed = append(failed, fmt.Errorf("controller %s: %w", name, err))
+				return fmt.Errorf("controller %s: %w", name, err)
 			}
+			return nil
 		})
 	}
 	shared.SharedInformerFactory.Start(ctx.Done())
 	shared.KubeSharedInformerFactory.Start(ctx.Done())
-	running.Wait()
-	return errors.Join(failed...)
+	return group.Wait()
 }
