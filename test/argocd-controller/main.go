@@ -31,8 +31,6 @@ type options struct {
 	serverSideDiff bool
 	// prune is syncPolicy.automated.prune.
 	prune bool
-	// skipDryRun is syncOptions: [SkipDryRunOnMissingResource=true].
-	skipDryRun bool
 }
 
 func main() {
@@ -53,7 +51,6 @@ func run() error {
 	flags.BoolVar(&o.serverSideApply, "server-side-apply", false, "sync option ServerSideApply=true")
 	flags.BoolVar(&o.serverSideDiff, "server-side-diff", false, "compare option ServerSideDiff=true")
 	flags.BoolVar(&o.prune, "prune", false, "delete objects of the Application that are no longer in Git, in the foreground")
-	flags.BoolVar(&o.skipDryRun, "skip-dry-run-on-missing-resource", false, "sync option SkipDryRunOnMissingResource=true")
 	if err := flags.Parse(os.Args[1:]); err != nil {
 		return err
 	}

@@ -54,8 +54,7 @@ func (a *application) sync(ctx context.Context) (operation, error) {
 			enginesync.WithPruneConfirmed(false),
 			enginesync.WithServerSideApply(a.serverSideApply),
 			enginesync.WithServerSideApplyManager(common.ArgoCDSSAManager),
-			enginesync.WithClientSideApplyMigration(true, synccommon.DefaultClientSideApplyMigrationManager),
-			enginesync.WithSkipDryRunOnMissingResource(a.skipDryRun))
+			enginesync.WithClientSideApplyMigration(true, synccommon.DefaultClientSideApplyMigrationManager))
 		if err != nil {
 			return operation{}, fmt.Errorf("start a sync: %w", err)
 		}
