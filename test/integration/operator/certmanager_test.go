@@ -197,7 +197,7 @@ func TestCertManagerControllers(t *testing.T) {
 	suite.pods.behave(t, behaviour{secretDelay: 2 * time.Second})
 	pods := servingPods(t, suite, "cluster")
 	load := startRequests(t, suite, "v1", "v1beta1")
-	guard := startTrustGuard(t, suite, "cluster")
+	served := startCertificateCheck(t, suite, "cluster")
 
 	t.Log("renewals before expiry, 10 s after each issuance")
 	former := trusted(t, suite)
@@ -275,7 +275,7 @@ func TestCertManagerControllers(t *testing.T) {
 	former = trusted(t, suite)
 	changeBackend(t, suite, "cluster", func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Certificates = v1alpha1.CertificatesSpec{} })
 	waitTrusted(t, suite, "cluster", former)
-	guard.stop(t)
+	served.stop(t)
 	load.stop(t)
 	if diff := cmp.Diff(pods, servingPods(t, suite, "cluster")); diff != "" {
 		t.Errorf("pods were replaced (-before +now):\n%s", diff)

@@ -24,47 +24,47 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
 )
 
-// trustGuard checks until stop that the caBundle of each APIService verifies what each pod serves. Requests do not show
+// certificateCheck checks until stop that the caBundle of each APIService verifies what each pod serves. Requests do not show
 // that at once: kube-apiserver keeps connections.
-type trustGuard struct {
+type certificateCheck struct {
 	suite   *controlPlane
 	backend string
 	issuer  *servingcert.Issuer
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
-	looks   int
+	checks  int
 	leaves  map[string]bool
-	broken  []string
+	failed  []string
 }
 
-func startTrustGuard(t *testing.T, suite *controlPlane, backend string) *trustGuard {
+func startCertificateCheck(t *testing.T, suite *controlPlane, backend string) *certificateCheck {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	g := &trustGuard{suite: suite, backend: backend, issuer: servingcert.NewIssuer(clock.RealClock{}), cancel: cancel, leaves: map[string]bool{}}
+	c := &certificateCheck{suite: suite, backend: backend, issuer: servingcert.NewIssuer(clock.RealClock{}), cancel: cancel, leaves: map[string]bool{}}
 	t.Cleanup(cancel)
-	g.done.Go(func() { wait.NonSlidingUntilWithContext(ctx, g.look, 30*time.Millisecond) })
-	return g
+	c.done.Go(func() { wait.NonSlidingUntilWithContext(ctx, c.check, 30*time.Millisecond) })
+	return c
 }
 
-// look reads the caBundles before and after it asks the pods: one of both was valid when a pod answered.
-func (g *trustGuard) look(ctx context.Context) {
-	name := "metrics-serving-" + g.backend + "." + systemNamespace + ".svc"
-	before, err := g.bundles(ctx)
+// check reads the caBundles before and after it asks the pods: one of both was valid when a pod answered.
+func (c *certificateCheck) check(ctx context.Context) {
+	name := "metrics-serving-" + c.backend + "." + systemNamespace + ".svc"
+	before, err := c.bundles(ctx)
 	if err != nil {
 		return
 	}
-	served := g.suite.pods.served(ctx, g.backend, name)
-	after, err := g.bundles(ctx)
+	served := c.suite.pods.served(ctx, c.backend, name)
+	after, err := c.bundles(ctx)
 	if err != nil || len(served) == 0 {
 		return
 	}
-	g.looks++
+	c.checks++
 	for service, bundle := range before {
 		for pod, chain := range served {
-			g.leaves[string(chain[0].Raw)] = true
-			err := g.issuer.Verify(chain, bundle, name)
-			if later, ok := after[service]; err != nil && ok && g.issuer.Verify(chain, later, name) != nil {
-				g.broken = append(g.broken, fmt.Sprintf("%s: %d CAs of %s do not verify pod %s: %v",
+			c.leaves[string(chain[0].Raw)] = true
+			err := c.issuer.Verify(chain, bundle, name)
+			if later, ok := after[service]; err != nil && ok && c.issuer.Verify(chain, later, name) != nil {
+				c.failed = append(c.failed, fmt.Sprintf("%s: %d CAs of %s do not verify pod %s: %v",
 					time.Now().Format("15:04:05.000"), len(bundle), service, pod, err))
 			}
 		}
@@ -72,9 +72,9 @@ func (g *trustGuard) look(ctx context.Context) {
 }
 
 // bundles are the caBundles of the backend's APIServices.
-func (g *trustGuard) bundles(ctx context.Context) (map[string]servingcert.Bundle, error) {
+func (c *certificateCheck) bundles(ctx context.Context) (map[string]servingcert.Bundle, error) {
 	var services apiregistrationv1.APIServiceList
-	if err := g.suite.admin.List(ctx, &services, client.MatchingLabels{v1alpha1.LabelBackend: g.backend}); err != nil {
+	if err := c.suite.admin.List(ctx, &services, client.MatchingLabels{v1alpha1.LabelBackend: c.backend}); err != nil {
 		return nil, err
 	}
 	bundles := map[string]servingcert.Bundle{}
@@ -84,16 +84,16 @@ func (g *trustGuard) bundles(ctx context.Context) (map[string]servingcert.Bundle
 	return bundles, nil
 }
 
-func (g *trustGuard) stop(t *testing.T) {
+func (c *certificateCheck) stop(t *testing.T) {
 	t.Helper()
-	g.cancel()
-	g.done.Wait()
-	t.Logf("pods served %d certificates in %d looks", len(g.leaves), g.looks)
-	if len(g.leaves) < 2 {
+	c.cancel()
+	c.done.Wait()
+	t.Logf("pods served %d certificates in %d checks", len(c.leaves), c.checks)
+	if len(c.leaves) < 2 {
 		t.Error("no change of a certificate was seen: nothing was proven")
 	}
-	for _, broken := range g.broken[:min(len(g.broken), 5)] {
-		t.Error(broken)
+	for _, failure := range c.failed[:min(len(c.failed), 5)] {
+		t.Error(failure)
 	}
 }
 
@@ -113,7 +113,7 @@ func (n *podNetwork) served(ctx context.Context, backend, name string) map[strin
 		if err != nil {
 			continue
 		}
-		handshake := tls.Client(connection, &tls.Config{ServerName: name, InsecureSkipVerify: true}) // the guard verifies
+		handshake := tls.Client(connection, &tls.Config{ServerName: name, InsecureSkipVerify: true}) // check verifies
 		if err := handshake.HandshakeContext(ctx); err == nil {
 			served[ip] = handshake.ConnectionState().PeerCertificates
 		}
