@@ -203,6 +203,7 @@ func (r *Reconciler) finish(ctx context.Context, s *reconcileState, failed error
 	}
 	if summarize != nil {
 		summarize(failed)
+		s.describeOpponents()
 	}
 	err := r.writeStatus(ctx, s)
 	switch {

@@ -8,8 +8,6 @@ package operator
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -105,59 +103,4 @@ func TestCRDNewerThanOperator(t *testing.T) {
 	if mode, _, _ := unstructured.NestedString(backend.Object, "spec", "future", "mode"); mode != "new" || backend.GetGeneration() != 1 {
 		t.Errorf("generation %d, spec.future.mode is %q", backend.GetGeneration(), mode)
 	}
-}
-
-// kubectl apply --prune of objects with a label that the operator's objects have, too, leaves these: it only deletes what
-// kubectl apply created.
-func TestKubectlApplyPrune(t *testing.T) {
-	suite := take(t)
-	createBackend(t, suite, newBackend("cluster"))
-	waitReady(t, suite, "cluster")
-	settled(t, suite)
-	inGit := func(names ...string) string {
-		objects := ""
-		for _, name := range names {
-			objects += `---
-{apiVersion: v1, kind: ConfigMap, metadata: {name: ` + name + `, namespace: default, labels: {app.kubernetes.io/part-of: metrics-backend}}}
-`
-		}
-		return objects
-	}
-	children := func() string {
-		return mustKubectl(t, suite, "get", "-A", "-l", v1alpha1.LabelBackend+"=cluster", "-o=custom-columns=:.kind,:.metadata.namespace,:.metadata.name,:.metadata.uid",
-			"deployments,services,secrets,configmaps,serviceaccounts,poddisruptionbudgets,roles,rolebindings,clusterrolebindings,apiservices,pods")
-	}
-	before := children()
-	load := startRequests(t, suite, "v1", "v1beta1")
-	applyPruned(t, suite, inGit("kept", "pruned"))
-	if out := applyPruned(t, suite, inGit("kept")); !strings.Contains(out, "configmap/pruned pruned") {
-		t.Errorf("nothing was pruned: %s", out)
-	}
-	mustKubectl(t, suite, "delete", "configmap", "kept", "-n", "default")
-	load.stop(t)
-	if after := children(); after != before || !strings.Contains(before, "Deployment") {
-		t.Errorf("objects of the operator:\n%s\nbefore:\n%s", after, before)
-	}
-}
-
-// applyPruned applies all objects that a user has with the label.
-func applyPruned(t *testing.T, suite *controlPlane, objects string) string {
-	t.Helper()
-	return mustKubectl(t, suite, "apply", "--prune", "-l", "app.kubernetes.io/part-of=metrics-backend", "-f", writeYAML(t, objects))
-}
-
-// applyYAML applies objects as a user would.
-func applyYAML(t *testing.T, suite *controlPlane, objects string) {
-	t.Helper()
-	mustKubectl(t, suite, "apply", "--server-side", "--force-conflicts", "-f", writeYAML(t, objects))
-}
-
-// writeYAML returns a file with the objects.
-func writeYAML(t *testing.T, objects string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "objects.yaml")
-	if err := os.WriteFile(file, []byte(objects), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }
