@@ -75,7 +75,7 @@ func TestFlux(t *testing.T) {
 	}
 
 	t.Log("another spec, which replaces the pods")
-	fleet.edit(t, backendFile, "resourceMetrics: {}", "resourceMetrics: {}\n  serving: {port: 10443}")
+	fleet.edit(t, backendFile, "spec:\n", "spec:\n  serving: {port: 10443}\n")
 	commit = pushed(fleet.commit(t, "Another port"))
 	shell(t, fleet.folder, commands[0])
 	waitApplied(t, "metrics", commit)
