@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -256,8 +257,8 @@ func (s *reconcileState) keepTransitionTimes() {
 	}
 }
 
-// writeStatus writes the status if it changed. It fails if the object changed since it
-// was read.
+// writeStatus writes the status if it changed. It fails if the status was written by someone else since it was read. The
+// spec may change meanwhile: observedGeneration says which one the status is of.
 func (r *Reconciler) writeStatus(ctx context.Context, s *reconcileState) error {
 	s.keepTransitionTimes()
 	if equality.Semantic.DeepEqual(s.storedStatus, s.backend.Status) {
@@ -265,14 +266,27 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *reconcileState) error {
 	}
 	base := s.backend.DeepCopy()
 	base.Status = s.storedStatus
-	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	written := s.backend.DeepCopy()
-	if err := r.Client.Status().Patch(ctx, written, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
+	written, err := r.patchStatus(ctx, base, s.backend)
+	if live := (&v1alpha1.MetricsBackend{}); apierrors.IsConflict(err) &&
+		r.Live.Get(ctx, client.ObjectKeyFromObject(base), live) == nil && live.UID == base.UID && equality.Semantic.DeepEqual(live.Status, s.storedStatus) {
+		// Otherwise tools that change the spec all the time would keep the status from being written.
+		base.ResourceVersion = live.ResourceVersion
+		written, err = r.patchStatus(ctx, base, s.backend)
+	}
+	if err != nil {
 		return fmt.Errorf("write the status of MetricsBackend %s: %w", s.backend.Name, err)
 	}
-	if dropped := !equality.Semantic.DeepEqual(written.Status, s.backend.Status); dropped != s.history.statusDropped {
+	if dropped := !equality.Semantic.DeepEqual(written, &s.backend.Status); dropped != s.history.statusDropped {
 		s.history.statusDropped = dropped
 		s.requeueNow()
 	}
 	return nil
+}
+
+// patchStatus changes the status of base to that of backend, and returns what was stored.
+func (r *Reconciler) patchStatus(ctx context.Context, base, backend *v1alpha1.MetricsBackend) (*v1alpha1.MetricsBackendStatus, error) {
+	written := backend.DeepCopy()
+	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	err := r.Client.Status().Patch(ctx, written, patch, client.FieldOwner(v1alpha1.FieldOwner))
+	return &written.Status, err
 }
