@@ -62,6 +62,8 @@ func TestOperatorKilled(t *testing.T) {
 // kube-apiserver is killed and comes back: everything heals without a hand.
 func TestKubeAPIServerKilled(t *testing.T) {
 	requireBackend(t)
+	// Pods that a test before replaced are gone.
+	waitServing(t, 2)
 	before := startsOfPods(t)
 	cluster(t, "kill", "kube-apiserver")
 	cluster(t, "start", "kube-apiserver")
