@@ -203,7 +203,7 @@ func (r *Reconciler) finish(ctx context.Context, s *reconcileState, failed error
 	}
 	if summarize != nil {
 		summarize(failed)
-		s.describeOpponents()
+		s.nameRevertingManagers()
 	}
 	err := r.writeStatus(ctx, s)
 	switch {

@@ -63,9 +63,9 @@ func specWrites(backend *v1alpha1.MetricsBackend) map[string]metav1.Time {
 	return writes
 }
 
-// opponents returns the field managers that have changed the spec back twice within contestWindow, or nil. One alone is
+// reverting returns the field managers that have changed the spec back twice within contestWindow, or nil. One alone is
 // none: a user may try two specs in turn.
-func (c *specChanges) opponents(now time.Time) []string {
+func (c *specChanges) reverting(now time.Time) []string {
 	var managers []string
 	for manager, times := range c.reversals {
 		if now.Sub(times[0]) < contestWindow {
@@ -79,18 +79,18 @@ func (c *specChanges) opponents(now time.Time) []string {
 	return managers
 }
 
-// describeOpponents adds the field managers that keep changing the spec back to Ready, and to the condition that
+// nameRevertingManagers adds the field managers that keep changing the spec back to Ready, and to the condition that
 // repeats its message.
-func (s *reconcileState) describeOpponents() {
+func (s *reconcileState) nameRevertingManagers() {
 	s.history.specChanges.observe(s.backend, s.now)
-	opponents := s.history.specChanges.opponents(s.now)
-	if opponents == nil || s.backend.DeletionTimestamp != nil {
+	managers := s.history.specChanges.reverting(s.now)
+	if managers == nil || s.backend.DeletionTimestamp != nil {
 		return
 	}
 	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 		if c := meta.FindStatusCondition(s.backend.Status.Conditions, kind); c != nil {
 			c.Message = text.Truncate(fmt.Sprintf("%s; field managers %s keep changing the spec back: let only one of them apply it",
-				c.Message, strings.Join(opponents, ", ")), maxMessage)
+				c.Message, strings.Join(managers, ", ")), maxMessage)
 		}
 	}
 }
