@@ -7,6 +7,7 @@ package runbooks
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -33,6 +34,28 @@ func Blocks(page string) ([]string, error) {
 		return nil, fmt.Errorf("there is no block of kind %q", shell)
 	}
 	return blocks, nil
+}
+
+// YAML returns the contents of the YAML blocks of a page or a section in order. None is an error.
+func YAML(page string) ([]string, error) {
+	found, err := yamlFences(page)
+	var blocks []string
+	for _, f := range found {
+		blocks = append(blocks, f.content)
+	}
+	return blocks, err
+}
+
+func yamlFences(page string) ([]fence, error) {
+	all, err := fences(page)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(f fence) bool { return f.kind != "yaml" })
+	if len(all) == 0 {
+		return nil, errors.New("there is no YAML block")
+	}
+	return all, nil
 }
 
 // fence is a fenced block of a page.

@@ -4,7 +4,6 @@
 package runbooks
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 )
@@ -22,15 +21,12 @@ func Section(page, heading string) (string, error) {
 // Files returns the contents, by path, of the files in a section: its YAML blocks, each of which begins with a comment
 // that is its path.
 func Files(section string) (map[string]string, error) {
-	all, err := fences(section)
+	all, err := yamlFences(section)
 	if err != nil {
 		return nil, err
 	}
 	files := map[string]string{}
 	for _, f := range all {
-		if f.kind != "yaml" {
-			continue
-		}
 		first, _, _ := strings.Cut(f.content, "\n")
 		path, isComment := strings.CutPrefix(first, "# ")
 		switch {
@@ -40,9 +36,6 @@ func Files(section string) (map[string]string, error) {
 			return nil, fmt.Errorf("%s is there twice", path)
 		}
 		files[path] = f.content
-	}
-	if len(files) == 0 {
-		return nil, errors.New("there is no YAML block")
 	}
 	return files, nil
 }

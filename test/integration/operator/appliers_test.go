@@ -21,6 +21,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
+	"github.com/metricsbackend/metrics-backend-operator/test/runbooks"
 )
 
 // Two GitOps tools apply one MetricsBackend with different specs, several times a second: consumers notice nothing, Ready
@@ -102,13 +103,11 @@ func TestSpecAppliedByTwo(t *testing.T) {
 // it, also after resourceMetrics: {} was rejected, and nothing changes in the cluster.
 func TestServerSideApplyAfterClientSide(t *testing.T) {
 	suite := take(t)
-	page, err := os.ReadFile(filepath.Join(suite.root, "docs", "gitops.md"))
+	blocks, err := runbooks.YAML(gitopsSection(t, suite, "From client-side to server-side apply"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("docs/gitops.md: %v", err)
 	}
-	_, section, _ := strings.Cut(string(page), "## From client-side to server-side apply")
-	_, explicit, _ := strings.Cut(section, "```yaml\n")
-	explicit, _, _ = strings.Cut(explicit, "```")
+	explicit := blocks[0]
 	const empty = "  resourceMetrics: {}\n"
 	file := func(spec string) string {
 		return writeYAML(t, "apiVersion: metricsbackend.io/v1alpha1\nkind: MetricsBackend\nmetadata: {name: cluster}\nspec:\n"+spec)
@@ -166,6 +165,20 @@ func TestKubectlApplyPrune(t *testing.T) {
 	if after := children(); after != before || !strings.Contains(before, "Deployment") {
 		t.Errorf("objects of the operator:\n%s\nbefore:\n%s", after, before)
 	}
+}
+
+// gitopsSection returns a section of docs/gitops.md.
+func gitopsSection(t *testing.T, suite *controlPlane, heading string) string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(suite.root, "docs", "gitops.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	section, err := runbooks.Section(string(page), heading)
+	if err != nil {
+		t.Fatalf("docs/gitops.md: %v", err)
+	}
+	return section
 }
 
 // applyPruned applies all objects that a user has with the label.

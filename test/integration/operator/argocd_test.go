@@ -30,6 +30,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
+	"github.com/metricsbackend/metrics-backend-operator/test/runbooks"
 )
 
 // argoCD is an Argo CD Application that is synchronized and compared by Argo CD's own packages (test/argocd-controller).
@@ -63,13 +64,11 @@ func argoSettings(t *testing.T, suite *controlPlane, tracking string) {
 	}
 	applyYAML(t, suite, `{apiVersion: v1, kind: ConfigMap, metadata: {name: argocd-cm, namespace: argocd, labels: {app.kubernetes.io/part-of: argocd}}, `+
 		`data: {application.resourceTrackingMethod: `+tracking+`}}`)
-	page, err := os.ReadFile(filepath.Join(suite.root, "docs", "gitops.md"))
+	blocks, err := runbooks.Blocks(gitopsSection(t, suite, "Argo CD"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("docs/gitops.md: %v", err)
 	}
-	_, section, _ := strings.Cut(string(page), "## Argo CD")
-	_, block, _ := strings.Cut(section, "```sh\n")
-	block, _, _ = strings.Cut(block, "```")
+	block := blocks[0]
 	if out, err := command(suite, "bash", "-c", `set -euo pipefail; PATH="`+filepath.Dir(suite.kubectl)+`:$PATH"; `+block); err != nil {
 		t.Fatalf("%s: %v: %s", block, err, out)
 	}

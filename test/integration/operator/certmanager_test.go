@@ -27,6 +27,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
+	"github.com/metricsbackend/metrics-backend-operator/test/runbooks"
 )
 
 // program builds a command of test/ that runs the packages of another project, and returns its binary.
@@ -85,8 +86,11 @@ func certManagerPage(t *testing.T, suite *controlPlane) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, block := range strings.Split(string(page), "```yaml\n")[1:] {
-		block, _, _ = strings.Cut(block, "```")
+	blocks, err := runbooks.YAML(string(page))
+	if err != nil {
+		t.Fatalf("docs/certificates.md: %v", err)
+	}
+	for _, block := range blocks {
 		if strings.Contains(block, "kind: ClusterIssuer\n") {
 			return block
 		}
