@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -54,9 +53,7 @@ func TestConsumers(t *testing.T) {
 	}
 
 	// These use no version.
-	if _, err := discovery.NewDiscoveryClientForConfigOrDie(as(t, "reader", "only-discovery/1")).ServerPreferredResources(); err != nil {
-		t.Fatalf("read discovery: %v", err)
-	}
+	waitDiscovered(t, as(t, "reader", "only-discovery/1"))
 	if status, _, err := p.get(t.Context(), fmt.Sprintf(nodes, "v1"), cluster.token(t, "nobody")); err != nil || status != http.StatusForbidden {
 		t.Fatalf("a request without rights: status %d, %v", status, err)
 	}

@@ -18,7 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 
@@ -217,8 +219,8 @@ func (c *controlPlane) register(t *testing.T, service string, port int32, versio
 }
 
 // registerBoth registers both versions of metrics.k8s.io, and waits until requests for them
-// are answered through kube-apiserver: its handlers follow an APIService a moment after its
-// status does.
+// are answered through kube-apiserver and discovery has them: its handlers and its discovery
+// follow an APIService a moment after its status does.
 func (c *controlPlane) registerBoth(t *testing.T, service string, port int32) {
 	t.Helper()
 	c.register(t, service, port, "v1", "v1beta1")
@@ -229,6 +231,21 @@ func (c *controlPlane) registerBoth(t *testing.T, service string, port int32) {
 			return err
 		})
 	}
+	waitDiscovered(t, c.config)
+}
+
+// waitDiscovered waits until a client reads discovery completely. Until kube-apiserver has fetched that of a new
+// APIService it serves the version as stale, and kubectl knows none of its resources.
+func waitDiscovered(t *testing.T, config *rest.Config) {
+	t.Helper()
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		t.Fatalf("make a client for discovery: %v", err)
+	}
+	outcome.Eventually(t, time.Minute, "discovery is complete", func(context.Context) error {
+		_, err := client.ServerPreferredResources()
+		return err
+	})
 }
 
 func metricsVersion(version string) schema.GroupVersion {
