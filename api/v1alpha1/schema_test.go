@@ -5,9 +5,12 @@ package v1alpha1
 
 import (
 	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -20,17 +23,9 @@ func TestSchemasAreBounded(t *testing.T) {
 		"spec.fallback.value", // its pattern
 		"spec.labels.*",       // a rule: the error of maxLength does not say what selectors need
 	}
-	for _, kind := range []string{"custommetrics", "externalmetrics"} {
-		content, err := os.ReadFile("../../config/crd/bases/metricsbackend.io_" + kind + ".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		var crd apiextensionsv1.CustomResourceDefinition
-		if err := yaml.Unmarshal(content, &crd); err != nil {
-			t.Fatal(err)
-		}
+	for _, plural := range []string{"custommetrics", "externalmetrics"} {
 		var unbounded []string
-		for name, s := range crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties {
+		for name, s := range readSchema(t, plural).Properties {
 			if name == "spec" || name == "status" {
 				unbounded = append(unbounded, unboundedIn(name, &s)...)
 			}
@@ -38,9 +33,60 @@ func TestSchemasAreBounded(t *testing.T) {
 		unbounded = slices.DeleteFunc(unbounded, func(field string) bool { return slices.Contains(otherwise, field) })
 		slices.Sort(unbounded)
 		if len(unbounded) > 0 {
-			t.Errorf("unbounded fields of %s: %q", kind, unbounded)
+			t.Errorf("unbounded fields of %s: %q", plural, unbounded)
 		}
 	}
+}
+
+// TestSchemaAndValidationRefuseTheSameNames: kube-apiserver validates with the lists of names in the schema's rules,
+// serving --backend-file with those here.
+func TestSchemaAndValidationRefuseTheSameNames(t *testing.T) {
+	source := readSchema(t, "metricsbackends").Properties["spec"].Properties["sources"].Items.Schema.Properties["prometheus"]
+	header, parameter := source.Properties["headers"].Items.Schema, source.Properties["queryParameters"].Items.Schema
+	tests := map[string]struct {
+		rules apiextensionsv1.ValidationRules
+		want  []string
+	}{
+		"headers of the client":    {header.Properties["name"].XValidations, lowerCase(ownHeaders)},
+		"headers with credentials": {header.XValidations, lowerCase(credentialHeaders)},
+		"parameters":               {parameter.Properties["name"].XValidations, reservedParameters},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, rule := range tc.rules {
+				for _, match := range regexp.MustCompile(`'([^']*)'`).FindAllStringSubmatch(rule.Rule, -1) {
+					got = append(got, match[1])
+				}
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(slices.Sorted(slices.Values(tc.want)), got); diff != "" {
+				t.Errorf("names in the schema (-validation +schema):\n%s", diff)
+			}
+		})
+	}
+}
+
+func lowerCase(names []string) []string {
+	var lower []string
+	for _, name := range names {
+		lower = append(lower, strings.ToLower(name))
+	}
+	return lower
+}
+
+// readSchema returns the schema of a kind, by its plural name.
+func readSchema(t *testing.T, plural string) *apiextensionsv1.JSONSchemaProps {
+	t.Helper()
+	content, err := os.ReadFile("../../config/crd/bases/metricsbackend.io_" + plural + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.Unmarshal(content, &crd); err != nil {
+		t.Fatal(err)
+	}
+	return crd.Spec.Versions[0].Schema.OpenAPIV3Schema
 }
 
 // unboundedIn returns the fields in a schema whose values can have any size.

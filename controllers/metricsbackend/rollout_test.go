@@ -83,7 +83,7 @@ func TestStartFailure(t *testing.T) {
 		}}}},
 		"no image":                 {status: waiting("ErrImagePull", "not found"), want: "image x:1 cannot be pulled (ImagePullBackOff): check spec.serving.image (by default the operator's --serving-image, in the chart serving.image), imagePullPolicy and imagePullSecrets"},
 		"no image, backing off":    {status: waiting("ImagePullBackOff", `Back-off pulling image "x:1"`), want: "image x:1 cannot be pulled (ImagePullBackOff): check spec.serving.image (by default the operator's --serving-image, in the chart serving.image), imagePullPolicy and imagePullSecrets"},
-		"no such name":             {status: waiting("InvalidImageName", ""), want: "x:1 is not the name of an image (InvalidImageName): correct spec.serving.image"},
+		"no such name":             {status: waiting("InvalidImageName", ""), want: "x:1 is not the name of an image (InvalidImageName): correct spec.serving.image (by default the operator's --serving-image, in the chart serving.image)"},
 		"no Secret":                {status: waiting("CreateContainerConfigError", `secret "y" not found`), want: `container serving cannot be started (CreateContainerConfigError): secret "y" not found`},
 		"crashes":                  {status: crashed("serving", "Error", 1, false), want: "it crashes (CrashLoopBackOff), ended with exit code 1: kubectl logs -n ns p -c serving --previous"},
 		"out of memory":            {status: crashed("serving", "OOMKilled", 137, false), want: "it crashes (CrashLoopBackOff), ran out of memory, raise spec.serving.resources.limits.memory: kubectl logs -n ns p -c serving --previous"},

@@ -51,12 +51,15 @@ func startFailure(p *corev1.Pod) string {
 	return ""
 }
 
+// imageSetting names where the image of serving is set.
+const imageSetting = "spec.serving.image (by default the operator's --serving-image, in the chart serving.image)"
+
 func waitingFailure(c *corev1.ContainerStatus, waiting *corev1.ContainerStateWaiting) string {
 	switch waiting.Reason {
 	case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError":
-		return fmt.Sprintf("image %s cannot be pulled (ImagePullBackOff): check spec.serving.image (by default the operator's --serving-image, in the chart serving.image), imagePullPolicy and imagePullSecrets", c.Image)
+		return fmt.Sprintf("image %s cannot be pulled (ImagePullBackOff): check %s, imagePullPolicy and imagePullSecrets", c.Image, imageSetting)
 	case "InvalidImageName":
-		return fmt.Sprintf("%s is not the name of an image (InvalidImageName): correct spec.serving.image", c.Image)
+		return fmt.Sprintf("%s is not the name of an image (InvalidImageName): correct %s", c.Image, imageSetting)
 	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
 		return fmt.Sprintf("container %s cannot be started (%s): %s", c.Name, waiting.Reason, waiting.Message)
 	}
