@@ -80,9 +80,21 @@ func TestCommandLine(t *testing.T) {
 		"status of a context": {
 			kubeconfig: nothing, args: []string{"status", "--context=c"}, out: "next: kubectl get pods -A -l app.kubernetes.io/name=metrics-backend-operator --context=c\n",
 		},
-		"verify":                 {kubeconfig: healthy, args: []string{"verify"}, out: "22 passed\n"},
-		"wait":                   {kubeconfig: healthy, args: []string{"wait"}, out: "metricsbackend/cluster has Ready=True\n"},
-		"verify a rollback":      {kubeconfig: rollback, args: []string{"verify", "--expect", "v1beta1"}, code: output.NotMet, out: "FAIL  apiservice-stale "},
+		"verify":            {kubeconfig: healthy, args: []string{"verify"}, out: "22 passed\n"},
+		"wait":              {kubeconfig: healthy, args: []string{"wait"}, out: "metricsbackend/cluster has Ready=True\n"},
+		"verify a rollback": {kubeconfig: rollback, args: []string{"verify", "--expect", "v1beta1"}, code: output.NotMet, out: "FAIL  apiservice-stale "},
+		"verify of a context": {
+			kubeconfig: rollback, args: []string{"verify", "--expect=v1beta1", "--context=c"}, code: output.NotMet,
+			out: "      next: kubectl metrics status cluster --context=c\n",
+		},
+		"verify as JSON": {
+			kubeconfig: rollback, args: []string{"verify", "--expect=v1beta1", "--context=c", "-o=json"}, code: output.NotMet,
+			out: `"command": "kubectl metrics status cluster --context=c"`,
+		},
+		"verify as JUnit": {
+			kubeconfig: rollback, args: []string{"verify", "--expect=v1beta1", "--context=c", "-o=junit"}, code: output.NotMet,
+			out: "waits for&#xA;next: kubectl metrics status cluster --context=c</failure>",
+		},
 		"wait once":              {kubeconfig: rollback, args: []string{"wait", "--for=versions=none", "--timeout=0s"}, code: output.NotMet, errs: "error: metrics.k8s.io with no version not reached within 0s\n"},
 		"top of what is neither": {kubeconfig: healthy, args: []string{"top", "deployments"}, code: output.NotRun, errs: "error: \"deployments\": there are metrics of nodes and of pods only\n"},
 		"top nodes":              {kubeconfig: healthy, args: []string{"top", "nodes", "--no-headers"}, out: "node-a "},

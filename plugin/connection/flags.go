@@ -10,6 +10,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
+const (
+	// OperatorLabel selects the operator's pods.
+	OperatorLabel = "app.kubernetes.io/name=metrics-backend-operator"
+	// OperatorPods is the command that shows whether the operator runs, in whichever namespace.
+	OperatorPods = "kubectl get pods -A -l " + OperatorLabel
+)
+
 // needsQuotes matches what a shell would not pass on as it is.
 var needsQuotes = regexp.MustCompile(`[^A-Za-z0-9@%+=:,./_-]`)
 

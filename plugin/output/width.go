@@ -63,7 +63,7 @@ func (r row) write(out *strings.Builder) {
 		if wraps {
 			needed = min(size, minText)
 		}
-		if column > 0 && r.width > 0 && start+needed > r.width && position+gap+size <= r.width {
+		if position > 0 && r.width > 0 && start+needed > r.width && position+gap+size <= r.width {
 			start = position + gap // not aligned with other rows
 		}
 		switch {

@@ -94,3 +94,15 @@ Ready  True
 		})
 	}
 }
+
+// A command that does not fit stays in its column: the terminal continues it on the next line, and
+// copies it as one.
+func TestCommandIsNotWrapped(t *testing.T) {
+	for _, width := range []int{0, 10, 26, 27, 80} {
+		var out strings.Builder
+		row{printer: printer{width: width}, widths: []int{4}, cells: []Cell{Text(""), Next("kubectl get pods")}}.write(&out)
+		if diff := cmp.Diff("      next: kubectl get pods\n", out.String()); diff != "" {
+			t.Errorf("width %d (-want +got):\n%s", width, diff)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
@@ -77,7 +78,7 @@ func addGroup(root *output.Node, report *Report, backend, of string, now time.Ti
 	if len(node.Children) == 0 && of == group {
 		none := node.Add(output.Cell{Text: "none: kubectl top and autoscalers get no metrics", Tone: output.Bad})
 		if backend == "" {
-			addNext(none, operatorPods) // works without the CRD
+			addNext(none, connection.OperatorPods) // works without the CRD
 		}
 	}
 }

@@ -13,20 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
-)
-
-const (
-	// operatorLabel selects the operator's pods.
-	operatorLabel = "app.kubernetes.io/name=metrics-backend-operator"
-	// operatorPods is the command that shows whether the operator runs, in whichever namespace.
-	operatorPods = "kubectl get pods -A -l " + operatorLabel
 )
 
 // addNext adds the next command to type below something that fails, unless it is empty.
 func addNext(node *output.Node, command string) {
 	if command != "" {
-		node.Add(output.Cell{Text: "next: " + command, Tone: output.Strong, Whole: true})
+		node.Add(output.Next(command))
 	}
 }
 
@@ -92,7 +86,7 @@ func nextOf(b *Backend, condition, reason string) string {
 		return in("kubectl describe namespace %s")
 	case v1alpha1.ReasonNamespaceNotManaged, v1alpha1.ReasonForbidden, v1alpha1.ReasonMoveIncomplete, v1alpha1.ReasonAPICallFailed:
 		// The log of each replica: only the leader's says why.
-		return "kubectl logs -n " + b.operatorNamespace() + " -l " + operatorLabel + " --tail=50"
+		return "kubectl logs -n " + b.operatorNamespace() + " -l " + connection.OperatorLabel + " --tail=50"
 	case v1alpha1.ReasonSecretMissing, v1alpha1.ReasonCertificateInvalid, v1alpha1.ReasonCertificateExpired,
 		v1alpha1.ReasonCertificateExpiring, v1alpha1.ReasonCertificateMismatch:
 		if b.Existing != "" {
@@ -110,7 +104,7 @@ func nextOf(b *Backend, condition, reason string) string {
 	case v1alpha1.ReasonContested:
 		return "kubectl get apiservices -l " + v1alpha1.LabelBackend + " -o yaml --show-managed-fields"
 	case v1alpha1.ReasonOtherInstallation:
-		return operatorPods
+		return connection.OperatorPods
 	case v1alpha1.ReasonRolloutFailed, v1alpha1.ReasonVersionNotServed:
 		if b.Existing != "" {
 			return in("kubectl describe service -n %s ") + b.service()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
@@ -33,7 +34,7 @@ func trees(report *Report, now time.Time) []*output.Node {
 		root := output.New(output.Cell{Text: "MetricsBackend " + b.Name, Tone: output.Strong}, headline(b))
 		next := nextCommands(b)
 		if b.Status.ObservedGeneration < b.Generation {
-			addNext(root, operatorPods)
+			addNext(root, connection.OperatorPods)
 		}
 		addConditions(root, b, next)
 		addAPIServices(root, report, b.Name, now)

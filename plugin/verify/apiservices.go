@@ -20,8 +20,12 @@ func apiServiceRegistered(_ context.Context, snap *snapshot) []Result {
 		r := snap.registration(version)
 		switch {
 		case r == nil:
+			remedy, command := "the implementation's installation must register it", ""
+			if len(snap.backends) > 0 {
+				remedy, command = registrationWaits, statusOfAll
+			}
 			results = append(results, fail(nameOf(version), "there is no such APIService: requests for this version get 404",
-				snap.unregisteredRemedy()))
+				remedy+"; if this version should not be there, name the others with --expect").next(command))
 		case r.Deleting, r.Service == "":
 			results = append(results, unusable(r, "implementation"))
 		default:
@@ -31,22 +35,21 @@ func apiServiceRegistered(_ context.Context, snap *snapshot) []Result {
 	return results
 }
 
-func (snap *snapshot) unregisteredRemedy() string {
-	const otherwise = "; if this version should not be there, name the others with --expect"
-	if len(snap.backends) == 0 {
-		return "the implementation's installation must register it" + otherwise
-	}
-	return "kubectl metrics status tells what it waits for" + otherwise
+const registrationWaits = "the status tells what its registration waits for"
+
+// deletionOf returns the command that deletes an APIService, once the user has confirmed it.
+func deletionOf(r *aggregation.Registration) string {
+	return "kubectl delete apiservice " + r.Name + " --interactive"
 }
 
 // unusable returns the failure of an APIService that is being deleted or has no Service. The registrant is
 // what can register it again.
 func unusable(r *aggregation.Registration, registrant string) Result {
 	if r.Deleting {
-		return fail(r.Name, "is being deleted", "kubectl describe apiservice "+r.Name+": which finalizer holds it?")
+		return fail(r.Name, "is being deleted", "which finalizer holds it?").next("kubectl describe apiservice " + r.Name)
 	}
 	return fail(r.Name, "points to kube-apiserver itself, which does not serve it",
-		"kubectl delete apiservice "+r.Name+", and let the "+registrant+" register it again")
+		"delete it, and let the "+registrant+" register it again").next(deletionOf(r))
 }
 
 // unavailable returns the failure of an APIService that the aggregator reports unavailable.
@@ -82,12 +85,12 @@ func apiServiceStale(_ context.Context, snap *snapshot) []Result {
 		if slices.Contains(snap.expected, r.Version) {
 			continue
 		}
-		remedy := fmt.Sprintf("if nothing serves %s any more: kubectl delete apiservice %s; otherwise add it to --expect", r.Version, r.Name)
+		remedy, command := fmt.Sprintf("if nothing serves %s any more, delete it; otherwise add it to --expect", r.Version), deletionOf(r)
 		if r.Backend != "" {
-			remedy = "kubectl metrics status " + r.Backend + " tells what its removal waits for"
+			remedy, command = "the status tells what its removal waits for", statusOf(r.Backend)
 		}
 		results = append(results, fail(r.Name, fmt.Sprintf("is registered and not expected: it points to %s%s, and clients that find it in discovery use it",
-			r.Service, owner(r)), remedy))
+			r.Service, owner(r)), remedy).next(command))
 	}
 	if len(results) == 0 {
 		results = append(results, pass(group, "no APIService but for %s", listed(snap.expected)))
@@ -121,7 +124,7 @@ func apiServiceVerified(_ context.Context, snap *snapshot) []Result {
 		case r.Authorities == 0 && r.Backend == "":
 			return warn(r.Name, "has no caBundle: it is verified with the authorities of kube-apiserver's own system", "")
 		case r.Authorities == 0:
-			return fail(r.Name, "has no caBundle", "the operator sets it while it runs: kubectl metrics status "+r.Backend)
+			return fail(r.Name, "has no caBundle", "the operator sets it while it runs").next(statusOf(r.Backend))
 		}
 		end, now := r.CABundleNotAfter.Time, snap.cluster.Now()
 		switch {

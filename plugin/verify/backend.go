@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
 )
 
 // advisory are conditions about the backend's environment, such as nodes that are down, rules
@@ -33,20 +34,31 @@ func backendConditions(_ context.Context, snap *snapshot) []Result {
 	return results
 }
 
-const operatorRuns = "does the operator run? kubectl get pods -A -l app.kubernetes.io/name=metrics-backend-operator"
+const (
+	operatorRuns = "does the operator run?"
+	// statusOfAll is the command that shows all MetricsBackends.
+	statusOfAll = "kubectl metrics status"
+)
+
+// statusOf returns the command that shows a MetricsBackend, or "" without its name.
+func statusOf(backend string) string {
+	if backend == "" {
+		return ""
+	}
+	return statusOfAll + " " + backend
+}
 
 func conditionsOf(backend *v1alpha1.MetricsBackend) []Result {
 	subject := "metricsbackend/" + backend.Name
-	remedy := fmt.Sprintf("kubectl metrics status %s; docs/conditions.md tells each reason", backend.Name)
 	if backend.DeletionTimestamp != nil {
-		return []Result{fail(subject, "is being deleted", "wait until it is gone: kubectl wait --for=delete "+subject)}
+		return []Result{fail(subject, "is being deleted", "wait until it is gone").next("kubectl wait --for=delete " + subject)}
 	}
 	if len(backend.Status.Conditions) == 0 {
-		return []Result{fail(subject, "has no conditions", operatorRuns)}
+		return []Result{fail(subject, "has no conditions", operatorRuns).next(connection.OperatorPods)}
 	}
 	if seen := backend.Status.ObservedGeneration; seen < backend.Generation {
 		return []Result{fail(subject, fmt.Sprintf("the operator has not looked at generation %d of the spec yet, only at %d", backend.Generation, seen),
-			"wait some seconds; "+operatorRuns)}
+			"wait some seconds; "+operatorRuns).next(connection.OperatorPods)}
 	}
 	var results []Result
 	var good []string
@@ -60,7 +72,8 @@ func conditionsOf(backend *v1alpha1.MetricsBackend) []Result {
 		if abnormal || c.Reason == v1alpha1.ReasonNotApplicable {
 			continue
 		}
-		result := fail(subject, fmt.Sprintf("%s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message), remedy)
+		result := fail(subject, fmt.Sprintf("%s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message),
+			"docs/conditions.md explains each reason").next(statusOf(backend.Name))
 		// Ready stays True with these.
 		if slices.Contains(advisory, c.Type) || c.Reason == v1alpha1.ReasonCertificateExpiring {
 			result.Outcome = Warn

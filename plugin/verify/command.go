@@ -53,6 +53,8 @@ type options struct {
 	beforeAdoption bool
 	timeout        time.Duration
 	maxAge         time.Duration
+	// flags are appended to commands.
+	flags string
 }
 
 // NewCommand returns `kubectl metrics verify`.
@@ -72,6 +74,7 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 			if err != nil {
 				return err
 			}
+			o.flags = connection.Flags(cmd.Flags())
 			return o.run(cmd.Context(), cluster)
 		},
 	}
@@ -117,8 +120,8 @@ func long() string {
 	b.WriteString(`Checks metrics.k8s.io as KEP-5207 wants it verified after an upgrade, a rollback or a
 migration, whoever serves it, and that custom.metrics.k8s.io and external.metrics.k8s.io
 of MetricsBackends are there. Each line tells what was looked at and, where it is not
-as it should be, what to do. Discovery and metrics are those of the kube-apiserver
-that answers.
+as it should be, what to do, with the next command to type on a line of its own.
+Discovery and metrics are those of the kube-apiserver that answers.
 
 Exit codes: 0 all checks passed (warnings and skipped ones included), 1 a check
 failed, 2 the checks could not be run.
@@ -162,7 +165,7 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster) error {
 	deadline := o.clock.Now().Add(o.timeout)
 	printed := ""
 	for {
-		snap := &snapshot{cluster: cluster, checks: o.checks(), expect: o.expect, maxAge: o.maxAge}
+		snap := &snapshot{cluster: cluster, checks: o.checks(), expect: o.expect, maxAge: o.maxAge, flags: o.flags}
 		report, err := snap.verify(ctx, o.skip)
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted: %w", context.Cause(ctx))

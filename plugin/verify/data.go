@@ -26,7 +26,7 @@ func nodesFresh(ctx context.Context, snap *snapshot) []Result {
 	return snap.each(func(r *aggregation.Registration) Result {
 		subject := groupSubject + "/" + r.Version + "/nodes"
 		found, err := samples.Nodes(ctx, snap.cluster, r.Version)
-		if failure := snap.checkFresh(subject, found, err); failure != nil {
+		if failure := snap.checkFresh(r, subject, found, err); failure != nil {
 			return *failure
 		}
 		nodes, err := snap.cluster.Allocatable(ctx, "", "")
@@ -42,7 +42,7 @@ func nodesFresh(ctx context.Context, snap *snapshot) []Result {
 		}
 		if len(missing) > 0 {
 			return warn(subject, fmt.Sprintf("%d of %d nodes have a fresh sample; not: %s", len(nodes)-len(missing), len(nodes), firstNames(missing)),
-				"can the implementation reach these kubelets? kubectl metrics status shows its sources")
+				"can the implementation reach these kubelets?").next(statusOf(r.Backend))
 		}
 		return pass(subject, "%d of %d nodes have a fresh sample, the newest is %s old", len(nodes), len(nodes), snap.age(found))
 	})
@@ -53,7 +53,7 @@ func podsFresh(ctx context.Context, snap *snapshot) []Result {
 	return snap.each(func(r *aggregation.Registration) Result {
 		subject := groupSubject + "/" + r.Version + "/pods"
 		found, err := samples.SomePods(ctx, snap.cluster, r.Version)
-		if failure := snap.checkFresh(subject, found, err); failure != nil {
+		if failure := snap.checkFresh(r, subject, found, err); failure != nil {
 			return *failure
 		}
 		return pass(subject, "%d of %d pods have a fresh sample, the newest is %s old", found.Since(snap.oldest()), len(found), snap.age(found))
@@ -61,17 +61,17 @@ func podsFresh(ctx context.Context, snap *snapshot) []Result {
 }
 
 // checkFresh returns a failure unless samples could be read and at least one is fresh.
-func (snap *snapshot) checkFresh(subject string, found samples.Samples, err error) *Result {
-	const remedy = "the API answers without data: can the implementation reach kubelets? kubectl metrics status shows its sources"
+func (snap *snapshot) checkFresh(r *aggregation.Registration, subject string, found samples.Samples, err error) *Result {
+	const remedy = "the API answers without data: can the implementation reach kubelets?"
 	var result Result
 	switch {
 	case err != nil:
 		result = snap.requestFailed(subject, err, "this is what kubectl top and autoscalers get: see apiservice-available, then the implementation's log")
 	case len(found) == 0:
-		result = fail(subject, "no data: the list is empty", remedy)
+		result = fail(subject, "no data: the list is empty", remedy).next(statusOf(r.Backend))
 	case found.Since(snap.oldest()) == 0:
 		result = fail(subject, fmt.Sprintf("no fresh data: the newest of %d samples is %s old, expected: at most %s",
-			len(found), snap.age(found), snap.samplesMaxAge), remedy)
+			len(found), snap.age(found), snap.samplesMaxAge), remedy).next(statusOf(r.Backend))
 	default:
 		return nil
 	}

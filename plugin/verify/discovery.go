@@ -18,6 +18,8 @@ const (
 	aggregatedSubject = "/apis"
 	groupSubject      = "/apis/" + group
 	discoveryRemedy   = "discovery follows APIServices within seconds: see apiservice-registered, apiservice-stale and apiservice-available"
+	// readyz is quoted for shells that expand a question mark.
+	readyz = "kubectl get --raw '/readyz?verbose'"
 )
 
 // discoveryAggregated checks the document by which clients choose a version. It is not
@@ -25,7 +27,7 @@ const (
 func discoveryAggregated(ctx context.Context, snap *snapshot) []Result {
 	found, err := aggregation.Aggregated(ctx, snap.cluster, group)
 	if err != nil {
-		return []Result{snap.requestFailed(aggregatedSubject, err, "this is kube-apiserver's own document: is it healthy? kubectl get --raw /readyz?verbose")}
+		return []Result{snap.requestFailed(aggregatedSubject, err, "this is kube-apiserver's own document: is it healthy?").next(readyz)}
 	}
 	if len(found.Stale) > 0 {
 		return []Result{fail(aggregatedSubject, fmt.Sprintf("lists %s as stale: kube-apiserver did not get its resources from the implementation", listed(found.Stale)), discoveryRemedy)}
@@ -75,7 +77,8 @@ func resourcesServed(ctx context.Context, snap *snapshot) []Result {
 		subject := groupSubject + "/" + r.Version
 		names, err := aggregation.Resources(ctx, snap.cluster, group, r.Version)
 		if err != nil {
-			return snap.requestFailed(subject, err, unservedRemedy(r, err))
+			remedy, command := unserved(r, err)
+			return snap.requestFailed(subject, err, remedy).next(command)
 		}
 		for _, want := range []string{"nodes", "pods"} {
 			if !slices.Contains(names, want) {
@@ -86,14 +89,15 @@ func resourcesServed(ctx context.Context, snap *snapshot) []Result {
 	})
 }
 
-// unservedRemedy suggests the deletion of an APIService only if its version does not exist,
-// not while the implementation is down.
-func unservedRemedy(r *aggregation.Registration, err error) string {
+// unserved returns the remedy, and the next command, for a version that does not answer. It suggests
+// the deletion of an APIService only if its version does not exist, not while the implementation is
+// down.
+func unserved(r *aggregation.Registration, err error) (remedy, command string) {
 	switch {
 	case !apierrors.IsNotFound(err):
-		return "see apiservice-available"
+		return "see apiservice-available", ""
 	case r.Backend != "":
-		return "kubectl metrics status " + r.Backend + " tells which pods serve which versions"
+		return "the status tells which pods serve which versions", statusOf(r.Backend)
 	}
-	return fmt.Sprintf("%s must serve this version, or its APIService must go: kubectl delete apiservice %s", r.Service, r.Name)
+	return r.Service + " must serve this version, or its APIService must go", deletionOf(r)
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
 // The elements of JUnit's XML that CI systems read.
@@ -59,7 +61,11 @@ func printJUnit(w io.Writer, report *Report) error {
 	}
 	for _, check := range report.Checks {
 		c := junitCase{Class: group + "." + check.ID, Name: check.Subject, Time: "0"}
-		message := &junitMessage{Message: check.Message, Text: check.Remedy}
+		remedy := check.Remedy
+		if check.Command != "" {
+			remedy += "\n" + output.Next(check.Command).Text
+		}
+		message := &junitMessage{Message: check.Message, Text: remedy}
 		switch check.Outcome {
 		case Fail:
 			c.Failure = message
@@ -69,8 +75,8 @@ func printJUnit(w io.Writer, report *Report) error {
 			c.Skipped = message
 		default:
 			c.Output = check.Message
-			if check.Remedy != "" {
-				c.Output += "\n" + check.Remedy
+			if remedy != "" {
+				c.Output += "\n" + remedy
 			}
 		}
 		suite.Cases = append(suite.Cases, c)

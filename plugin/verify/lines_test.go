@@ -282,7 +282,7 @@ func TestLines(t *testing.T) {
 		},
 		"no right to anything else": {
 			change: func(_ *testing.T, w *plugincluster.World) {
-				for _, path := range []string{"/apis/metrics.k8s.io/v1/nodes", "/apis/metrics.k8s.io/v1beta1/pods", "/api/v1/nodes", "/apis/autoscaling/v2/horizontalpodautoscalers", "/metrics"} {
+				for _, path := range []string{"/apis/metrics.k8s.io/v1/nodes", "/apis/metrics.k8s.io/v1beta1/pods", "/api/v1/nodes", "/apis", "/apis/autoscaling/v2/horizontalpodautoscalers", "/metrics"} {
 					w.Codes[path] = http.StatusForbidden
 				}
 			},

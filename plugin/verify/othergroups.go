@@ -54,7 +54,7 @@ func (snap *snapshot) checkOtherAPI(ctx context.Context, group, version string, 
 	switch {
 	case r == nil:
 		return fail(subject, "there is no such APIService, and the spec of a MetricsBackend has this version: requests get 404",
-			"kubectl metrics status tells what it waits for")
+			registrationWaits).next(statusOfAll)
 	case r.Deleting, r.Service == "":
 		return unusable(r, "operator")
 	case !r.Available:
@@ -68,11 +68,11 @@ func (snap *snapshot) checkOtherAPI(ctx context.Context, group, version string, 
 	}
 	names, err := aggregation.Resources(ctx, snap.cluster, group, version)
 	if err != nil {
-		remedy := "the log of the pods behind " + r.Service + " tells why"
+		remedy, command := "the log of the pods behind "+r.Service+" tells why", ""
 		if apierrors.IsNotFound(err) {
-			remedy = unservedRemedy(r, err)
+			remedy, command = unserved(r, err)
 		}
-		return snap.requestFailed(subject, err, remedy)
+		return snap.requestFailed(subject, err, remedy).next(command)
 	}
 	return pass(subject, "Available%s; metrics in discovery: %d", owner(r), len(names))
 }

@@ -13,7 +13,7 @@ import (
 
 var tones = map[Outcome]output.Tone{Pass: output.Good, Warn: output.Warning, Skip: output.Faint, Fail: output.Bad, Error: output.Bad}
 
-// printText writes a line for each result, followed by its remedy unless it passed.
+// printText writes a line for each result, followed by its remedy and the next command.
 func printText(w io.Writer, report *Report) error {
 	if _, err := fmt.Fprintf(w, "%s at %s, expected: %s (%s)\n\n", group, report.Cluster, listed(report.Expected), report.ExpectedBy); err != nil {
 		return err
@@ -24,8 +24,11 @@ func printText(w io.Writer, report *Report) error {
 		rows = append(rows, []output.Cell{
 			{Text: strings.ToUpper(string(check.Outcome)), Tone: tone}, output.Text(check.ID), output.Text(check.Subject), output.Text(check.Message),
 		})
-		if check.Remedy != "" && check.Outcome != Pass {
+		if check.Remedy != "" {
 			rows = append(rows, []output.Cell{output.Text(""), {Text: "to do: " + check.Remedy, Tone: tone}})
+		}
+		if check.Command != "" {
+			rows = append(rows, []output.Cell{output.Text(""), output.Next(check.Command)})
 		}
 	}
 	if err := output.Rows(w, rows...); err != nil {

@@ -32,7 +32,7 @@ func TestBeforeAdoption(t *testing.T) {
 		},
 		"no pod is ready": {
 			change: func(w *plugincluster.World) { first(w).Status.Serving.ReadyReplicas = 0 }, code: output.NotMet,
-			want: []string{"it has no ready pod", "with spec.adoption: Refuse none is started", "with IfUnavailable they are"},
+			want: []string{"it has no ready pod", "with spec.adoption: Refuse none is started", "with IfUnavailable they are", "next: kubectl metrics status cluster\n"},
 		},
 		"no status":         {change: func(w *plugincluster.World) { first(w).Status.Serving = nil }, code: output.NotMet, want: []string{"it has no ready pod"}},
 		"spec.existing":     {change: func(w *plugincluster.World) { first(w).Spec.Existing = &v1alpha1.ExistingSpec{} }, code: output.OK, want: []string{"spec.existing names an implementation"}},

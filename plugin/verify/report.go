@@ -42,6 +42,8 @@ type Result struct {
 	Message string  `json:"message"`
 	// Remedy says what to do.
 	Remedy string `json:"remedy,omitempty"`
+	// Command is the next command to type, if there is one.
+	Command string `json:"command,omitempty"`
 }
 
 // Report is the result of one run.
@@ -130,7 +132,10 @@ func (snap *snapshot) verify(ctx context.Context, skip []string) (*Report, error
 		for _, result := range c.run(ctx, snap) {
 			result.ID = c.id
 			if slices.Contains(skip, c.id+"="+result.Subject) {
-				result.Outcome, result.Message, result.Remedy = Skip, "left out by --skip", ""
+				result = Result{ID: c.id, Subject: result.Subject, Outcome: Skip, Message: "left out by --skip"}
+			}
+			if result.Command != "" {
+				result.Command += snap.flags
 			}
 			report.Checks = append(report.Checks, result)
 		}
@@ -172,6 +177,14 @@ func fail(subject, message, remedy string) Result {
 
 func warn(subject, message, remedy string) Result {
 	return Result{Subject: subject, Outcome: Warn, Message: message, Remedy: remedy}
+}
+
+// next adds the next command to type. It is not the remedy of a missing permission.
+func (r Result) next(command string) Result {
+	if r.Outcome != Error {
+		r.Command = command
+	}
+	return r
 }
 
 func listed(versions []string) string {

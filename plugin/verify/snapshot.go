@@ -31,6 +31,8 @@ type snapshot struct {
 	// expect and maxAge are flags, empty by default.
 	expect []string
 	maxAge time.Duration
+	// flags are appended to commands (see connection.Flags).
+	flags string
 
 	backends []v1alpha1.MetricsBackend
 	// backendsDenied is the error if the user has no permission to read them.
