@@ -73,6 +73,16 @@ func TestWatchThroughKubeAPIServer(t *testing.T) {
 	for _, kubelet := range kubelets {
 		kubelet.freeze()
 	}
+	// The first scrape of a frozen kubelet returns its last sample: no further one comes while followers are compared.
+	frozen := time.Now()
+	for _, kubelet := range kubelets {
+		outcome.Eventually(t, 20*time.Second, "the frozen kubelet is scraped", func(context.Context) error {
+			if kubelet.requests(frozen) == 0 {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+	}
 	for _, f := range followers {
 		t.Run(f.name, func(t *testing.T) {
 			outcome.Eventually(t, 10*time.Second, "the last data points arrive", func(context.Context) error { return f.arrived(sources[f.resource]) })
