@@ -94,8 +94,8 @@ func (n *podNetwork) add(backend string, versions []string, mounted *mountedCert
 }
 
 // shutdownDelay is how long a pod that left the endpoints goes on serving, as the
-// real one does, until kube-apiserver knows that it left.
-const shutdownDelay = 2 * time.Second
+// real one does, until kube-apiserver knows that it left: as long as the operator tells serving (--shutdown-delay-duration).
+const shutdownDelay = 15 * time.Second
 
 // isServing reports whether the address, IP:PORT, is that of a serving pod of ours.
 func (n *podNetwork) isServing(address string) bool {
