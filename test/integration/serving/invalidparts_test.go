@@ -66,6 +66,7 @@ spec: {query: "sum("}
 	times := func(text string) int { return strings.Count(p.log.String(), text) }
 	const rule = `path="spec.externalMetrics.rules[0]" reason="InvalidSeriesQuery" message="seriesQuery is `
 	for _, text := range []string{rule + "not a selector", `path="spec.sources[1]" reason="InvalidSpec"`, `path="ExternalMetric default/lag" reason="InvalidQuery"`} {
+		outcome.Eventually(t, 20*time.Second, "the log says why", func(context.Context) error { return p.logged(text) })
 		if n := times(text); n != 1 {
 			t.Errorf("%s is logged %d times", text, n)
 		}
