@@ -38,7 +38,7 @@ func TestNativeHistograms(t *testing.T) {
 	for range 1000 {
 		latency.Observe(0.25)
 	}
-	server.WaitFor(t, `histogram_count(rate(latency_seconds[20s])) > 0`)
+	server.WaitFor(t, `histogram_count(rate(latency_seconds[20s])) > 0 and histogram_count(latency_seconds) == 1000`)
 
 	src := newSource(t, v1alpha1.PrometheusSource{URL: server.URL}, nil)
 	for expression, want := range map[string]struct{ least, most float64 }{
