@@ -120,9 +120,7 @@ func TestAdoptionReverted(t *testing.T) {
 	message := condition(backend, v1alpha1.ConditionStalled).Message
 	took := time.Since(at).Round(100 * time.Millisecond)
 	t.Logf("metrics answer again after %s; Stalled says: %s", took, message)
-	if took > 30*time.Second {
-		t.Errorf("metrics answer again only after %s", took)
-	}
+	outcome.Measure(t, "metrics answer again after a takeover that fails", took, 30*time.Second)
 	if want := "kube-apiserver must be able to open TCP connections to port"; !strings.Contains(message, want) {
 		t.Errorf("Stalled says %q, want %q", message, want)
 	}
