@@ -66,6 +66,7 @@ func startControlPlane(folder string) (*controlPlane, error) {
 		BinaryAssetsDirectory:    assets,
 		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: time.Minute,
 		CRDDirectoryPaths: []string{"../../../config/crd/bases"}, ErrorIfCRDPathMissing: true,
+		CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: time.Minute},
 	}
 	apiServer := env.ControlPlane.GetAPIServer()
 	// A folder of its own outlives a restart of kube-apiserver.

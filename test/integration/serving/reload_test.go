@@ -180,7 +180,7 @@ func TestFollowsItsBackend(t *testing.T) {
 		t.Errorf("not ready without the CRD: %v", err)
 	}
 
-	if _, err := envtest.InstallCRDs(cluster.config, envtest.CRDInstallOptions{Paths: []string{"../../../config/crd/bases"}}); err != nil {
+	if _, err := envtest.InstallCRDs(cluster.config, envtest.CRDInstallOptions{Paths: []string{"../../../config/crd/bases"}, MaxTime: time.Minute}); err != nil {
 		t.Fatalf("install the CRD again: %v", err)
 	}
 	backend = newBackend(2 * time.Second)
