@@ -24,6 +24,9 @@ import (
 // patience is the time that Prometheus has for what it is asked to do, on a machine that also compiles.
 const patience = time.Minute
 
+// errLate is in the error of what did not happen within patience.
+var errLate = fmt.Errorf("not within %s", patience)
+
 // Process is a Prometheus on loopback, or another server with its API.
 type Process struct {
 	// URL is that of its HTTP API, without a path.
@@ -181,7 +184,7 @@ func (p *Process) eventually(ctx context.Context, what string, check func(contex
 		case <-p.ended:
 			return fmt.Errorf("wait until %s %s: it has ended: %w\n%s", p.name, what, p.err, p.log())
 		case <-ctx.Done():
-			return fmt.Errorf("wait until %s %s: %w, within %s\n%s", p.name, what, err, patience, p.log())
+			return fmt.Errorf("wait until %s %s: %w: %w\n%s", p.name, what, errLate, err, p.log())
 		}
 	}
 }

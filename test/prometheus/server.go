@@ -3,7 +3,12 @@
 
 package prometheus
 
-import "testing"
+import (
+	"errors"
+	"testing"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
+)
 
 // Server is a Prometheus, or another server with its API, that runs on loopback until its test has ended.
 type Server struct {
@@ -27,9 +32,7 @@ func Start(t testing.TB, config string, args ...string) *Server {
 // serverOf returns the server of a process that was started, and ends it with the test.
 func serverOf(t testing.TB, process *Process, err error) *Server {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fatal(t, err)
 	t.Cleanup(func() {
 		if err := process.Stop(); err != nil {
 			t.Error(err)
@@ -49,7 +52,16 @@ func (s *Server) Stop(t testing.TB) {
 // WaitFor waits until an expression has a result.
 func (s *Server) WaitFor(t testing.TB, expression string) {
 	t.Helper()
-	if err := s.process.WaitFor(t.Context(), expression); err != nil {
+	fatal(t, s.process.WaitFor(t.Context(), expression))
+}
+
+// fatal stops the test because of an error, if there is one.
+func fatal(t testing.TB, err error) {
+	t.Helper()
+	switch {
+	case errors.Is(err, errLate):
+		outcome.Deadlinef(t, "%v", err)
+	case err != nil:
 		t.Fatal(err)
 	}
 }

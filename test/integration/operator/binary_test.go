@@ -156,7 +156,7 @@ func TestBinary(t *testing.T) {
 			t.Errorf("after SIGTERM: %v\n%s", err, log.String())
 		}
 	case <-time.After(patience):
-		t.Fatal("did not end")
+		outcome.Deadlinef(t, "it has not ended within %s of SIGTERM", patience)
 	}
 	if err := suite.admin.Get(t.Context(), key, lease); err != nil || ptr.Deref(lease.Spec.HolderIdentity, "") != "" {
 		t.Errorf("the Lease is still held by %q (%v)", ptr.Deref(lease.Spec.HolderIdentity, ""), err)

@@ -39,7 +39,7 @@ func TestServingMemory(t *testing.T) {
 	// garbage: wait gives the heap some time to shrink to the most that may stay.
 	wait := func(p *process, metrics int, most float64) (r resources, resident float64) {
 		t.Helper()
-		outcome.Eventually(t, time.Minute, fmt.Sprintf("%d metrics are read", metrics), func(ctx context.Context) error {
+		outcome.Eventually(t, 3*time.Minute, fmt.Sprintf("%d metrics are read", metrics), func(ctx context.Context) error {
 			report, err := readReport[v1alpha1.DeclaredReport](ctx, p, v1alpha1.DeclaredPath, reader)
 			if err != nil {
 				return err

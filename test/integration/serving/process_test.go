@@ -160,7 +160,7 @@ func (p *process) waitEnded(t *testing.T) {
 			t.Errorf("the process ended with %v", p.result)
 		}
 	case <-time.After(30 * time.Second):
-		t.Error("the process has not ended within 30s")
+		outcome.Deadlinef(t, "the process has not ended within 30s")
 	}
 }
 

@@ -198,7 +198,7 @@ func followByInformer(t *testing.T, way informers.Way) *follower {
 	synced, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if !cache.WaitForCacheSync(synced.Done(), registered.HasSynced) {
-		t.Fatalf("%s has not synced after 20s", way)
+		outcome.Deadlinef(t, "%s has not synced after 20s", way)
 	}
 	return f
 }

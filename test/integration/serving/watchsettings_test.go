@@ -149,7 +149,7 @@ func (h *observedWatch) wantEnd(t *testing.T, last string, within time.Duration)
 	select {
 	case <-h.ended:
 	case <-time.After(within):
-		t.Fatalf("the watch has not ended within %s: %v", within, h.all())
+		outcome.Deadlinef(t, "the watch has not ended within %s: %v", within, h.all())
 	}
 	all := h.all()
 	if h.err != nil || len(all) == 0 || all[len(all)-1] != last {

@@ -120,7 +120,7 @@ func (w *watched) next(t *testing.T, within time.Duration) string {
 	case <-w.ended:
 		t.Fatalf("the watch ended: %v", w.err)
 	case <-time.After(within):
-		t.Fatalf("no data point within %s", within)
+		outcome.Deadlinef(t, "no data point within %s", within)
 	}
 	return ""
 }
