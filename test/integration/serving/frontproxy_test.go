@@ -25,6 +25,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/transport"
 
 	"github.com/metricsbackend/metrics-backend-operator/test/authority"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
@@ -50,13 +52,7 @@ func replace(t *testing.T, path string, content []byte) {
 // asProxy sends a request for a user as kube-apiserver does, with a client certificate of the authority.
 func (p *process) asProxy(t *testing.T, a *authority.Authority, user, path string) (int, error) {
 	t.Helper()
-	leaf, err := a.Issue(frontProxyName, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := p.client.Transport.(*http.Transport).TLSClientConfig.Clone()
-	config.Certificates = []tls.Certificate{leaf.TLS}
-	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}}
+	client := &http.Client{Timeout: 30 * time.Second, Transport: p.proxyTransport(t, a)}
 	defer client.CloseIdleConnections()
 	answer, err := p.send(t.Context(), client, path, "", "X-Remote-User", user)
 	if err != nil {
@@ -64,6 +60,28 @@ func (p *process) asProxy(t *testing.T, a *authority.Authority, user, path strin
 	}
 	defer answer.Body.Close()
 	return answer.StatusCode, nil
+}
+
+// proxyTransport has a client certificate of the authority, as kube-apiserver has.
+func (p *process) proxyTransport(t *testing.T, a *authority.Authority) *http.Transport {
+	t.Helper()
+	leaf, err := a.Issue(frontProxyName, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := p.client.Transport.(*http.Transport).TLSClientConfig.Clone()
+	config.Certificates = []tls.Certificate{leaf.TLS}
+	return &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
+}
+
+// forAdministrator is the process for requests that kube-apiserver proxies for an administrator. It allows them without
+// asking kube-apiserver, which may be down.
+func (p *process) forAdministrator(t *testing.T) *process {
+	t.Helper()
+	direct := p.proxyTransport(t, cluster.frontProxy)
+	t.Cleanup(direct.CloseIdleConnections)
+	as := transport.NewAuthProxyRoundTripper("administrator", "", []string{user.SystemPrivilegedGroup}, nil, direct)
+	return &process{url: p.url, client: &http.Client{Timeout: p.client.Timeout, Transport: as}}
 }
 
 func (p *process) wantAsProxy(t *testing.T, a *authority.Authority, want int) func(context.Context) error {
