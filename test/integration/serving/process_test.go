@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -23,6 +22,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -228,12 +229,20 @@ func (c *controlPlane) writeFile(t *testing.T, folder, name string, content []by
 	return path
 }
 
+// freePort returns a port of loopback that the kernel gives to nobody else until the test has ended: a socket is bound to
+// it. That one does not listen, and allows others to use its address, as Go's listeners do, so a process may listen there.
 func freePort(t *testing.T) int32 {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatalf("find a free port: %v", err)
 	}
-	defer listener.Close()
-	return int32(listener.Addr().(*net.TCPAddr).Port)
+	t.Cleanup(func() { _ = unix.Close(socket) })
+	reuse := unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	bound := unix.Bind(socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
+	address, err := unix.Getsockname(socket)
+	if err := errors.Join(reuse, bound, err); err != nil {
+		t.Fatalf("find a free port: %v", err)
+	}
+	return int32(address.(*unix.SockaddrInet4).Port)
 }
