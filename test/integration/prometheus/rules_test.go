@@ -7,6 +7,7 @@ package prometheus
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -69,8 +70,12 @@ func newPods() pods {
 func TestWideQuestionsGiveTheSame(t *testing.T) {
 	t.Parallel()
 	src := start(t, neighbours, neighboursScraped).source
-	// Scrapes of then are stored by now.
-	at := time.Now().Add(-2 * time.Second).Truncate(time.Millisecond)
+	// No scrape of that time or before is stored later: there is one target, and this is its last one.
+	last, err := src.Evaluate(t.Context(), `max(timestamp(depth))`, time.Now())
+	if err != nil || len(last.Samples) != 1 {
+		t.Fatalf("the time of the last scrape: %+v, %v", last, err)
+	}
+	at := time.UnixMilli(int64(math.Round(last.Samples[0].Value * 1000)))
 	wide := 0
 	for _, metricsQuery := range []string{
 		`sum(rate(requests_total{<<.LabelMatchers>>}[5s])) by (<<.GroupBy>>)`,
