@@ -45,7 +45,10 @@ func TestServingProcessKilled(t *testing.T) {
 // waits until the kubelet has started another.
 func killContainer(t *testing.T, pod string) {
 	t.Helper()
-	id, restarts := container(t.Context(), t, pod)
+	id, restarts, err := container(t.Context(), pod)
+	if err != nil {
+		t.Fatal(err)
+	}
 	pid, err := findProcess(id)
 	if err != nil {
 		t.Fatalf("find the process of pod %s: %v", pod, err)
@@ -54,23 +57,26 @@ func killContainer(t *testing.T, pod string) {
 		t.Fatalf("kill process %d of pod %s: %v", pid, pod, err)
 	}
 	outcome.Eventually(t, time.Minute, "the kubelet starts the container again", func(ctx context.Context) error {
-		if _, now := container(ctx, t, pod); now <= restarts {
-			return fmt.Errorf("%d restarts", now)
+		_, now, err := container(ctx, pod)
+		if err == nil && now <= restarts {
+			err = fmt.Errorf("%d restarts", now)
 		}
-		return nil
+		return err
 	})
 }
 
 // container returns the ID and the number of restarts of a pod's container.
-func container(ctx context.Context, t *testing.T, pod string) (string, int32) {
-	t.Helper()
+func container(ctx context.Context, pod string) (id string, restarts int32, err error) {
 	p, err := suite.core.CoreV1().Pods(namespace).Get(ctx, pod, metav1.GetOptions{})
-	if err != nil || len(p.Status.ContainerStatuses) != 1 {
-		t.Fatalf("get the container of pod %s: %v, %+v", pod, err, p.Status.ContainerStatuses)
+	if err != nil {
+		return "", 0, fmt.Errorf("get pod %s: %w", pod, err)
+	}
+	if len(p.Status.ContainerStatuses) != 1 {
+		return "", 0, fmt.Errorf("pod %s has the containers %+v", pod, p.Status.ContainerStatuses)
 	}
 	status := p.Status.ContainerStatuses[0]
-	_, id, _ := strings.Cut(status.ContainerID, "://")
-	return id, status.RestartCount
+	_, id, _ = strings.Cut(status.ContainerID, "://")
+	return id, status.RestartCount, nil
 }
 
 // findProcess finds the process in the cgroup of a container.
