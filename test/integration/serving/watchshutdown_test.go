@@ -95,7 +95,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func TestShutdownMovesWatches(t *testing.T) {
 	inTurn(t)
 	const each = 20
-	flags := []string{"--shutdown-delay-duration=8s", "--shutdown-send-retry-after=true"}
+	flags := []string{"--shutdown-delay-duration=10s", "--shutdown-send-retry-after=true"}
 	first, kubelet := startAlone(t, "moving", flags...)
 	second := startOn(t, "moving", flags...)
 	b := startBalancer(t)
