@@ -20,11 +20,11 @@ const (
 // needsQuotes matches what a shell would not pass on as it is.
 var needsQuotes = regexp.MustCompile(`[^A-Za-z0-9@%+=:,./_-]`)
 
-// Flags returns the given flags that choose a cluster and its user, each after a space, to append
-// to a kubectl command for the same cluster.
+// Flags returns the given flags that choose a cluster, how it is verified, and its user, each after a space,
+// to append to a kubectl command for the same cluster.
 func Flags(set *pflag.FlagSet) string {
 	var out strings.Builder
-	for _, name := range []string{"kubeconfig", "context", "cluster", "user", "server"} {
+	for _, name := range []string{"kubeconfig", "context", "cluster", "user", "server", "tls-server-name", "certificate-authority", "insecure-skip-tls-verify"} {
 		flag := set.Lookup(name)
 		if flag == nil || !flag.Changed {
 			continue

@@ -20,6 +20,9 @@ func TestFlags(t *testing.T) {
 		"a context of EKS":   {args: []string{"--context", "arn:aws:eks:eu-west-1:1:cluster/a"}, want: " --context=arn:aws:eks:eu-west-1:1:cluster/a"},
 		"for a shell":        {args: []string{"--kubeconfig", "/my files/it's"}, want: ` --kubeconfig='/my files/it'\''s'`},
 		"no credentials":     {args: []string{"--token=secret", "--server=https://h:1"}, want: " --server=https://h:1"},
+		"by its address":     {args: []string{"--tls-server-name=api", "--server=https://h:1"}, want: " --server=https://h:1 --tls-server-name=api"},
+		"an authority":       {args: []string{"--certificate-authority=/ca"}, want: " --certificate-authority=/ca"},
+		"not verified":       {args: []string{"--insecure-skip-tls-verify"}, want: " --insecure-skip-tls-verify=true"},
 		"of this command":    {args: []string{"--request-timeout=5s"}},
 		"given as the empty": {args: []string{"--context="}, want: " --context="},
 	}
