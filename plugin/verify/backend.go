@@ -51,7 +51,7 @@ func statusOf(backend string) string {
 func conditionsOf(backend *v1alpha1.MetricsBackend) []Result {
 	subject := "metricsbackend/" + backend.Name
 	if backend.DeletionTimestamp != nil {
-		return []Result{fail(subject, "is being deleted", "wait until it is gone").next("kubectl wait --for=delete " + subject)}
+		return []Result{fail(subject, "is being deleted", "wait until it is gone").next("kubectl wait --for=delete " + subject + " --timeout=5m")}
 	}
 	if len(backend.Status.Conditions) == 0 {
 		return []Result{fail(subject, "has no conditions", operatorRuns).next(connection.OperatorPods)}
