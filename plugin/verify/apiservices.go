@@ -86,8 +86,12 @@ func apiServiceStale(_ context.Context, snap *snapshot) []Result {
 			continue
 		}
 		remedy, command := fmt.Sprintf("if nothing serves %s any more, delete it; otherwise add it to --expect", r.Version), deletionOf(r)
-		if r.Backend != "" {
+		switch {
+		case r.Backend != "":
 			remedy, command = "the status tells what its removal waits for", statusOf(r.Backend)
+		case r.Available:
+			remedy, command = fmt.Sprintf("%s serves it: add %s to --expect, or have it removed by what installed it", r.Service, r.Version),
+				"kubectl describe apiservice "+r.Name
 		}
 		results = append(results, fail(r.Name, fmt.Sprintf("is registered and not expected: it points to %s%s, and clients that find it in discovery use it",
 			r.Service, owner(r)), remedy).next(command))

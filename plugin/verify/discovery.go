@@ -19,7 +19,7 @@ const (
 	groupSubject      = "/apis/" + group
 	discoveryRemedy   = "discovery follows APIServices within seconds: see apiservice-registered, apiservice-stale and apiservice-available"
 	// readyz is quoted for shells that expand a question mark.
-	readyz = "kubectl get --raw '/readyz?verbose'"
+	readyz = `kubectl get --raw "/readyz?verbose"`
 )
 
 // discoveryAggregated checks the document by which clients choose a version. It is not

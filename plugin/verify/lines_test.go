@@ -42,6 +42,14 @@ func TestLines(t *testing.T) {
 			options: func(o *options) { o.expect = []string{"v1beta1"} },
 			code:    output.NotMet,
 		},
+		"v1 is served and not expected": {
+			change: func(_ *testing.T, w *plugincluster.World) {
+				w.Backends = nil
+				w.APIServices[0].Labels, w.APIServices[1].Labels = nil, nil
+			},
+			options: func(o *options) { o.expect = []string{"v1beta1"} },
+			code:    output.NotMet,
+		},
 		"stale v1 of a backend": {
 			change: func(_ *testing.T, w *plugincluster.World) {
 				w.Backends[0].Spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{"v1beta1"}

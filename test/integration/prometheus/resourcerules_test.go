@@ -18,6 +18,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 const resourceSeries = series + `
@@ -81,11 +82,11 @@ func TestResourceRules(t *testing.T) {
 	for !atLeast(store.Nodes.Get(node), nodeCPU) || !atLeast(store.Pods.Get(pod), containerCPU) {
 		select {
 		case <-published:
-			continue
 		case <-late:
-			t.Errorf("no point of such CPU within a minute: %+v", poller.Report())
+			cancel()
+			<-done
+			outcome.Deadlinef(t, "no point of such CPU within a minute: %+v", poller.Report())
 		}
-		break
 	}
 	cancel()
 	<-done

@@ -114,6 +114,9 @@ func TestEvaluate(t *testing.T) {
 	// Prometheus calculates a lower rate while its scrapes are late.
 	outcome.Eventually(t, time.Minute, "a rate of 25 a second", func(ctx context.Context) error {
 		got, err := s.source.Evaluate(ctx, `sum(rate(http_requests_total[5s])) by (pod)`, time.Now())
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if err != nil || got.Window != 5*time.Second || len(got.Samples) == 1 && got.Samples[0].Value > 30 {
 			t.Fatalf("rate of 25 a second: %+v, %v", got, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -116,7 +117,7 @@ func servedSerial(t *testing.T, p *process, a *authority.Authority, name string)
 func dialSerial(p *process, a *authority.Authority, name string) (string, error) {
 	roots := x509.NewCertPool()
 	roots.AddCert(a.Certificate)
-	connection, err := tls.Dial("tcp", "127.0.0.1:"+strconv.Itoa(int(p.port)), &tls.Config{RootCAs: roots, ServerName: name, MinVersion: tls.VersionTLS12})
+	connection, err := tls.DialWithDialer(&net.Dialer{Timeout: 30 * time.Second}, "tcp", "127.0.0.1:"+strconv.Itoa(int(p.port)), &tls.Config{RootCAs: roots, ServerName: name, MinVersion: tls.VersionTLS12})
 	if err != nil {
 		return "", err
 	}
