@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -85,7 +84,7 @@ func removeFlux(t *testing.T) {
 // of this cluster.
 func pageFiles(t *testing.T, heading string, addresses ...string) map[string]string {
 	t.Helper()
-	files, err := runbooks.Files(pageSection(t, heading))
+	files, err := runbooks.Files(runbooks.ReadSection(t, filepath.Join(suite.root, "docs/gitops.md"), heading))
 	if err != nil {
 		t.Fatalf("docs/gitops.md, section %q: %v", heading, err)
 	}
@@ -103,7 +102,7 @@ func pageFiles(t *testing.T, heading string, addresses ...string) map[string]str
 // pageCommands returns the blocks of commands in a section of docs/gitops.md, of which there must be that many.
 func pageCommands(t *testing.T, heading string, count int) []string {
 	t.Helper()
-	commands, err := runbooks.Blocks(pageSection(t, heading))
+	commands, err := runbooks.Blocks(runbooks.ReadSection(t, filepath.Join(suite.root, "docs/gitops.md"), heading))
 	if err != nil || len(commands) != count {
 		t.Fatalf("docs/gitops.md, section %q: %d blocks of commands, want %d (%v)", heading, len(commands), count, err)
 	}
@@ -118,20 +117,6 @@ func shell(t *testing.T, folder, commands string) string {
 		t.Fatalf("%s: %v\n%s", commands, err, out)
 	}
 	return out
-}
-
-// pageSection returns a section of docs/gitops.md.
-func pageSection(t *testing.T, heading string) string {
-	t.Helper()
-	page, err := os.ReadFile(filepath.Join(suite.root, "docs/gitops.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	section, err := runbooks.Section(string(page), heading)
-	if err != nil {
-		t.Fatalf("docs/gitops.md: %v", err)
-	}
-	return section
 }
 
 // gitServer returns the URL of the Git server.

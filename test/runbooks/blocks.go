@@ -17,17 +17,17 @@ const shell = "sh"
 // Blocks returns the shell blocks of a page in order. A page without any is an error, and
 // so is a command in a block of another kind, which nobody would run: both would pass.
 func Blocks(page string) ([]string, error) {
-	all, err := fences(page)
+	all, err := fencedBlocks(page)
 	if err != nil {
 		return nil, err
 	}
 	var blocks []string
-	for _, f := range all {
+	for _, b := range all {
 		switch {
-		case f.kind == shell:
-			blocks = append(blocks, f.content)
-		case strings.Contains(f.content, "kubectl"):
-			return nil, fmt.Errorf("line %d: the block of kind %q has commands, which are run in those of kind %q only", f.end, f.kind, shell)
+		case b.kind == shell:
+			blocks = append(blocks, b.content)
+		case strings.Contains(b.content, "kubectl"):
+			return nil, fmt.Errorf("line %d: the block of kind %q has commands, which are run in those of kind %q only", b.end, b.kind, shell)
 		}
 	}
 	if len(blocks) == 0 {
@@ -36,37 +36,38 @@ func Blocks(page string) ([]string, error) {
 	return blocks, nil
 }
 
-// YAML returns the contents of the YAML blocks of a page or a section in order. None is an error.
-func YAML(page string) ([]string, error) {
-	found, err := yamlFences(page)
+// YAMLBlocks returns the contents of the YAML blocks of a page or a section in order. None is an error.
+func YAMLBlocks(page string) ([]string, error) {
+	found, err := yamlBlocks(page)
 	var blocks []string
-	for _, f := range found {
-		blocks = append(blocks, f.content)
+	for _, b := range found {
+		blocks = append(blocks, b.content)
 	}
 	return blocks, err
 }
 
-func yamlFences(page string) ([]fence, error) {
-	all, err := fences(page)
+// yamlBlocks returns the YAML blocks of a page in order. None is an error.
+func yamlBlocks(page string) ([]block, error) {
+	all, err := fencedBlocks(page)
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(f fence) bool { return f.kind != "yaml" })
+	all = slices.DeleteFunc(all, func(b block) bool { return b.kind != "yaml" })
 	if len(all) == 0 {
 		return nil, errors.New("there is no YAML block")
 	}
 	return all, nil
 }
 
-// fence is a fenced block of a page.
-type fence struct {
+// block is a fenced block of a page.
+type block struct {
 	kind, content string
 	// end is the number of its last line.
 	end int
 }
 
-func fences(page string) ([]fence, error) {
-	var all []fence
+func fencedBlocks(page string) ([]block, error) {
+	var all []block
 	var content strings.Builder
 	kind, open := "", false
 	for number, line := range strings.SplitAfter(page, "\n") {
@@ -76,7 +77,7 @@ func fences(page string) ([]fence, error) {
 			kind, open = mark, true
 			content.Reset()
 		case isMark:
-			all, open = append(all, fence{kind: kind, content: content.String(), end: number + 1}), false
+			all, open = append(all, block{kind: kind, content: content.String(), end: number + 1}), false
 		case open:
 			content.WriteString(line)
 		}

@@ -29,9 +29,9 @@ func TestFiles(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var got map[string]string
-			section, err := Section(tc.page, "Flux")
+			text, err := section(tc.page, "Flux")
 			if err == nil {
-				got, err = Files(section)
+				got, err = Files(text)
 			}
 			message := ""
 			if err != nil {

@@ -103,7 +103,7 @@ func TestSpecAppliedByTwo(t *testing.T) {
 // it, also after resourceMetrics: {} was rejected, and nothing changes in the cluster.
 func TestServerSideApplyAfterClientSide(t *testing.T) {
 	suite := take(t)
-	blocks, err := runbooks.YAML(gitopsSection(t, suite, "From client-side to server-side apply"))
+	blocks, err := runbooks.YAMLBlocks(runbooks.ReadSection(t, filepath.Join(suite.root, "docs/gitops.md"), "From client-side to server-side apply"))
 	if err != nil {
 		t.Fatalf("docs/gitops.md: %v", err)
 	}
@@ -165,20 +165,6 @@ func TestKubectlApplyPrune(t *testing.T) {
 	if after := children(); after != before || !strings.Contains(before, "Deployment") {
 		t.Errorf("objects of the operator:\n%s\nbefore:\n%s", after, before)
 	}
-}
-
-// gitopsSection returns a section of docs/gitops.md.
-func gitopsSection(t *testing.T, suite *controlPlane, heading string) string {
-	t.Helper()
-	page, err := os.ReadFile(filepath.Join(suite.root, "docs", "gitops.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	section, err := runbooks.Section(string(page), heading)
-	if err != nil {
-		t.Fatalf("docs/gitops.md: %v", err)
-	}
-	return section
 }
 
 // applyPruned applies all objects that a user has with the label.

@@ -64,7 +64,7 @@ func argoSettings(t *testing.T, suite *controlPlane, tracking string) {
 	}
 	applyYAML(t, suite, `{apiVersion: v1, kind: ConfigMap, metadata: {name: argocd-cm, namespace: argocd, labels: {app.kubernetes.io/part-of: argocd}}, `+
 		`data: {application.resourceTrackingMethod: `+tracking+`}}`)
-	blocks, err := runbooks.Blocks(gitopsSection(t, suite, "Argo CD"))
+	blocks, err := runbooks.Blocks(runbooks.ReadSection(t, filepath.Join(suite.root, "docs/gitops.md"), "Argo CD"))
 	if err != nil {
 		t.Fatalf("docs/gitops.md: %v", err)
 	}

@@ -86,7 +86,7 @@ func certManagerPage(t *testing.T, suite *controlPlane) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks, err := runbooks.YAML(string(page))
+	blocks, err := runbooks.YAMLBlocks(string(page))
 	if err != nil {
 		t.Fatalf("docs/certificates.md: %v", err)
 	}
