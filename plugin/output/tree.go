@@ -47,8 +47,10 @@ type Cell struct {
 	Whole bool
 }
 
-// Next returns the cell of the next command to type.
-func Next(command string) Cell { return Cell{Text: "next: " + command, Tone: Strong, Whole: true} }
+// NextCommand returns the cell of the next command to type.
+func NextCommand(command string) Cell {
+	return Cell{Text: "next: " + command, Tone: Strong, Whole: true}
+}
 
 // Text returns a plain cell.
 func Text(text string) Cell { return Cell{Text: text} }

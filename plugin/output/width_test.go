@@ -100,7 +100,7 @@ Ready  True
 func TestCommandIsNotWrapped(t *testing.T) {
 	for _, width := range []int{0, 10, 26, 27, 80} {
 		var out strings.Builder
-		row{printer: printer{width: width}, widths: []int{4}, cells: []Cell{Text(""), Next("kubectl get pods")}}.write(&out)
+		row{printer: printer{width: width}, widths: []int{4}, cells: []Cell{Text(""), NextCommand("kubectl get pods")}}.write(&out)
 		if diff := cmp.Diff("      next: kubectl get pods\n", out.String()); diff != "" {
 			t.Errorf("width %d (-want +got):\n%s", width, diff)
 		}

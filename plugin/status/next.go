@@ -20,7 +20,7 @@ import (
 // addNext adds the next command to type below something that fails, unless it is empty.
 func addNext(node *output.Node, command string) {
 	if command != "" {
-		node.Add(output.Next(command))
+		node.Add(output.NextCommand(command))
 	}
 }
 

@@ -33,7 +33,7 @@ func aggregatorAvailable(ctx context.Context, snap *snapshot) []Result {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsNotFound(err):
 		return []Result{skip(metricsSubject, "kube-apiserver's metrics may not be read; its monitoring should watch %s", metricUnavailable)}
 	case err != nil:
-		return []Result{snap.requestFailed(metricsSubject, err, "is kube-apiserver healthy?").next(readyz)}
+		return []Result{snap.requestFailed(metricsSubject, err, "is kube-apiserver healthy?").withCommand(readyz)}
 	}
 	unavailable := map[string]float64{}
 	for _, metric := range families[metricUnavailable].GetMetric() {

@@ -22,10 +22,10 @@ func apiServiceRegistered(_ context.Context, snap *snapshot) []Result {
 		case r == nil:
 			remedy, command := "the implementation's installation must register it", ""
 			if len(snap.backends) > 0 {
-				remedy, command = registrationWaits, statusOfAll
+				remedy, command = registrationWaits, statusCommand
 			}
 			results = append(results, fail(nameOf(version), "there is no such APIService: requests for this version get 404",
-				remedy+"; if this version should not be there, name the others with --expect").next(command))
+				remedy+"; if this version should not be there, name the others with --expect").withCommand(command))
 		case r.Deleting, r.Service == "":
 			results = append(results, unusable(r, "implementation"))
 		default:
@@ -37,8 +37,8 @@ func apiServiceRegistered(_ context.Context, snap *snapshot) []Result {
 
 const registrationWaits = "the status tells what its registration waits for"
 
-// deletionOf returns the command that deletes an APIService, once the user has confirmed it.
-func deletionOf(r *aggregation.Registration) string {
+// deleteCommand returns the command that deletes an APIService, once the user has confirmed it.
+func deleteCommand(r *aggregation.Registration) string {
 	return "kubectl delete apiservice " + r.Name + " --interactive"
 }
 
@@ -46,10 +46,10 @@ func deletionOf(r *aggregation.Registration) string {
 // what can register it again.
 func unusable(r *aggregation.Registration, registrant string) Result {
 	if r.Deleting {
-		return fail(r.Name, "is being deleted", "which finalizer holds it?").next("kubectl describe apiservice " + r.Name)
+		return fail(r.Name, "is being deleted", "which finalizer holds it?").withCommand("kubectl describe apiservice " + r.Name)
 	}
 	return fail(r.Name, "points to kube-apiserver itself, which does not serve it",
-		"delete it, and let the "+registrant+" register it again").next(deletionOf(r))
+		"delete it, and let the "+registrant+" register it again").withCommand(deleteCommand(r))
 }
 
 // unavailable returns the failure of an APIService that the aggregator reports unavailable.
@@ -85,16 +85,16 @@ func apiServiceStale(_ context.Context, snap *snapshot) []Result {
 		if slices.Contains(snap.expected, r.Version) {
 			continue
 		}
-		remedy, command := fmt.Sprintf("if nothing serves %s any more, delete it; otherwise add it to --expect", r.Version), deletionOf(r)
+		remedy, command := fmt.Sprintf("if nothing serves %s any more, delete it; otherwise add it to --expect", r.Version), deleteCommand(r)
 		switch {
 		case r.Backend != "":
-			remedy, command = "the status tells what its removal waits for", statusOf(r.Backend)
+			remedy, command = "the status tells what its removal waits for", statusCommandOf(r.Backend)
 		case r.Available:
 			remedy, command = fmt.Sprintf("%s serves it: add %s to --expect, or have it removed by what installed it", r.Service, r.Version),
 				"kubectl describe apiservice "+r.Name
 		}
 		results = append(results, fail(r.Name, fmt.Sprintf("is registered and not expected: it points to %s%s, and clients that find it in discovery use it",
-			r.Service, owner(r)), remedy).next(command))
+			r.Service, owner(r)), remedy).withCommand(command))
 	}
 	if len(results) == 0 {
 		results = append(results, pass(group, "no APIService but for %s", listed(snap.expected)))
@@ -128,7 +128,7 @@ func apiServiceVerified(_ context.Context, snap *snapshot) []Result {
 		case r.Authorities == 0 && r.Backend == "":
 			return warn(r.Name, "has no caBundle: it is verified with the authorities of kube-apiserver's own system", "")
 		case r.Authorities == 0:
-			return fail(r.Name, "has no caBundle", "the operator sets it while it runs").next(statusOf(r.Backend))
+			return fail(r.Name, "has no caBundle", "the operator sets it while it runs").withCommand(statusCommandOf(r.Backend))
 		}
 		end, now := r.CABundleNotAfter.Time, snap.cluster.Now()
 		switch {

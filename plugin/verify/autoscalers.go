@@ -63,7 +63,7 @@ func checkHPA(hpa *autoscalingv2.HorizontalPodAutoscaler) *Result {
 	var result Result
 	switch {
 	case i < 0:
-		result = warn(subject, "the HPA controller has not judged it yet", "look again in 15 seconds").next(describe)
+		result = warn(subject, "the HPA controller has not judged it yet", "look again in 15 seconds").withCommand(describe)
 	case hpa.Status.Conditions[i].Status == corev1.ConditionTrue:
 		return nil
 	default:
@@ -76,9 +76,9 @@ func checkHPA(hpa *autoscalingv2.HorizontalPodAutoscaler) *Result {
 		case strings.Contains(c.Message, "missing request for"):
 			result = warn(subject, message, "not the metrics API's fault: set resource requests in its target's pods")
 		case !slices.Contains(byResourceMetrics, c.Reason):
-			result = warn(subject, message, "the cause is not "+group).next(describe)
+			result = warn(subject, message, "the cause is not "+group).withCommand(describe)
 		default:
-			result = fail(subject, message, "was it so before? Then leave it out with --skip=hpa-active="+subject).next(describe)
+			result = fail(subject, message, "was it so before? Then leave it out with --skip=hpa-active="+subject).withCommand(describe)
 		}
 	}
 	return &result

@@ -36,29 +36,29 @@ func backendConditions(_ context.Context, snap *snapshot) []Result {
 
 const (
 	operatorRuns = "does the operator run?"
-	// statusOfAll is the command that shows all MetricsBackends.
-	statusOfAll = "kubectl metrics status"
+	// statusCommand is the command that shows all MetricsBackends.
+	statusCommand = "kubectl metrics status"
 )
 
-// statusOf returns the command that shows a MetricsBackend, or "" without its name.
-func statusOf(backend string) string {
+// statusCommandOf returns the command that shows a MetricsBackend, or "" without its name.
+func statusCommandOf(backend string) string {
 	if backend == "" {
 		return ""
 	}
-	return statusOfAll + " " + backend
+	return statusCommand + " " + backend
 }
 
 func conditionsOf(backend *v1alpha1.MetricsBackend) []Result {
 	subject := "metricsbackend/" + backend.Name
 	if backend.DeletionTimestamp != nil {
-		return []Result{fail(subject, "is being deleted", "wait until it is gone").next("kubectl wait --for=delete " + subject + " --timeout=5m")}
+		return []Result{fail(subject, "is being deleted", "wait until it is gone").withCommand("kubectl wait --for=delete " + subject + " --timeout=5m")}
 	}
 	if len(backend.Status.Conditions) == 0 {
-		return []Result{fail(subject, "has no conditions", operatorRuns).next(connection.OperatorPods)}
+		return []Result{fail(subject, "has no conditions", operatorRuns).withCommand(connection.OperatorPods)}
 	}
 	if seen := backend.Status.ObservedGeneration; seen < backend.Generation {
 		return []Result{fail(subject, fmt.Sprintf("the operator has not looked at generation %d of the spec yet, only at %d", backend.Generation, seen),
-			"wait some seconds; "+operatorRuns).next(connection.OperatorPods)}
+			"wait some seconds; "+operatorRuns).withCommand(connection.OperatorPods)}
 	}
 	var results []Result
 	var good []string
@@ -73,7 +73,7 @@ func conditionsOf(backend *v1alpha1.MetricsBackend) []Result {
 			continue
 		}
 		result := fail(subject, fmt.Sprintf("%s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message),
-			"docs/conditions.md explains each reason").next(statusOf(backend.Name))
+			"docs/conditions.md explains each reason").withCommand(statusCommandOf(backend.Name))
 		// Ready stays True with these.
 		if slices.Contains(advisory, c.Type) || c.Reason == v1alpha1.ReasonCertificateExpiring {
 			result.Outcome = Warn

@@ -42,7 +42,7 @@ func nodesFresh(ctx context.Context, snap *snapshot) []Result {
 		}
 		if len(missing) > 0 {
 			return warn(subject, fmt.Sprintf("%d of %d nodes have a fresh sample; not: %s", len(nodes)-len(missing), len(nodes), firstNames(missing)),
-				"can the implementation reach these kubelets?").next(statusOf(r.Backend))
+				"can the implementation reach these kubelets?").withCommand(statusCommandOf(r.Backend))
 		}
 		return pass(subject, "%d of %d nodes have a fresh sample, the newest is %s old", len(nodes), len(nodes), snap.age(found))
 	})
@@ -68,10 +68,10 @@ func (snap *snapshot) checkFresh(r *aggregation.Registration, subject string, fo
 	case err != nil:
 		result = snap.requestFailed(subject, err, "this is what kubectl top and autoscalers get: see apiservice-available, then the implementation's log")
 	case len(found) == 0:
-		result = fail(subject, "no data: the list is empty", remedy).next(statusOf(r.Backend))
+		result = fail(subject, "no data: the list is empty", remedy).withCommand(statusCommandOf(r.Backend))
 	case found.Since(snap.oldest()) == 0:
 		result = fail(subject, fmt.Sprintf("no fresh data: the newest of %d samples is %s old, expected: at most %s",
-			len(found), snap.age(found), snap.samplesMaxAge), remedy).next(statusOf(r.Backend))
+			len(found), snap.age(found), snap.samplesMaxAge), remedy).withCommand(statusCommandOf(r.Backend))
 	default:
 		return nil
 	}

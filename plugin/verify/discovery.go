@@ -27,7 +27,7 @@ const (
 func discoveryAggregated(ctx context.Context, snap *snapshot) []Result {
 	found, err := aggregation.Aggregated(ctx, snap.cluster, group)
 	if err != nil {
-		return []Result{snap.requestFailed(aggregatedSubject, err, "this is kube-apiserver's own document: is it healthy?").next(readyz)}
+		return []Result{snap.requestFailed(aggregatedSubject, err, "this is kube-apiserver's own document: is it healthy?").withCommand(readyz)}
 	}
 	if len(found.Stale) > 0 {
 		return []Result{fail(aggregatedSubject, fmt.Sprintf("lists %s as stale: kube-apiserver did not get its resources from the implementation", listed(found.Stale)), discoveryRemedy)}
@@ -77,8 +77,8 @@ func resourcesServed(ctx context.Context, snap *snapshot) []Result {
 		subject := groupSubject + "/" + r.Version
 		names, err := aggregation.Resources(ctx, snap.cluster, group, r.Version)
 		if err != nil {
-			remedy, command := unserved(r, err)
-			return snap.requestFailed(subject, err, remedy).next(command)
+			remedy, command := unservedRemedy(r, err)
+			return snap.requestFailed(subject, err, remedy).withCommand(command)
 		}
 		for _, want := range []string{"nodes", "pods"} {
 			if !slices.Contains(names, want) {
@@ -89,15 +89,15 @@ func resourcesServed(ctx context.Context, snap *snapshot) []Result {
 	})
 }
 
-// unserved returns the remedy, and the next command, for a version that does not answer. It suggests
+// unservedRemedy returns the remedy, and the next command, for a version that does not answer. It suggests
 // the deletion of an APIService only if its version does not exist, not while the implementation is
 // down.
-func unserved(r *aggregation.Registration, err error) (remedy, command string) {
+func unservedRemedy(r *aggregation.Registration, err error) (remedy, command string) {
 	switch {
 	case !apierrors.IsNotFound(err):
 		return "see apiservice-available", ""
 	case r.Backend != "":
-		return "the status tells which pods serve which versions", statusOf(r.Backend)
+		return "the status tells which pods serve which versions", statusCommandOf(r.Backend)
 	}
-	return r.Service + " must serve this version, or its APIService must go", deletionOf(r)
+	return r.Service + " must serve this version, or its APIService must go", deleteCommand(r)
 }

@@ -63,7 +63,7 @@ func printJUnit(w io.Writer, report *Report) error {
 		c := junitCase{Class: group + "." + check.ID, Name: check.Subject, Time: "0"}
 		remedy := check.Remedy
 		if check.Command != "" {
-			remedy += "\n" + output.Next(check.Command).Text
+			remedy += "\n" + output.NextCommand(check.Command).Text
 		}
 		message := &junitMessage{Message: check.Message, Text: remedy}
 		switch check.Outcome {

@@ -54,7 +54,7 @@ func (snap *snapshot) checkOtherAPI(ctx context.Context, group, version string, 
 	switch {
 	case r == nil:
 		return fail(subject, "there is no such APIService, and the spec of a MetricsBackend has this version: requests get 404",
-			registrationWaits).next(statusOfAll)
+			registrationWaits).withCommand(statusCommand)
 	case r.Deleting, r.Service == "":
 		return unusable(r, "operator")
 	case !r.Available:
@@ -70,9 +70,9 @@ func (snap *snapshot) checkOtherAPI(ctx context.Context, group, version string, 
 	if err != nil {
 		remedy, command := "the log of the pods behind "+r.Service+" tells why", ""
 		if apierrors.IsNotFound(err) {
-			remedy, command = unserved(r, err)
+			remedy, command = unservedRemedy(r, err)
 		}
-		return snap.requestFailed(subject, err, remedy).next(command)
+		return snap.requestFailed(subject, err, remedy).withCommand(command)
 	}
 	return pass(subject, "Available%s; metrics in discovery: %d", owner(r), len(names))
 }

@@ -28,7 +28,7 @@ func printText(w io.Writer, report *Report) error {
 			rows = append(rows, []output.Cell{output.Text(""), {Text: "to do: " + check.Remedy, Tone: tone}})
 		}
 		if check.Command != "" {
-			rows = append(rows, []output.Cell{output.Text(""), output.Next(check.Command)})
+			rows = append(rows, []output.Cell{output.Text(""), output.NextCommand(check.Command)})
 		}
 	}
 	if err := output.Rows(w, rows...); err != nil {

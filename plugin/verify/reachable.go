@@ -37,7 +37,7 @@ func reachable(ctx context.Context, snap *snapshot, backend *v1alpha1.MetricsBac
 		return skip(subject, "spec.existing names an implementation that someone else runs")
 	case serving == nil || serving.ReadyReplicas == 0:
 		return fail(subject, "it has no ready pod", "with spec.adoption: Refuse none is started beside another implementation, "+
-			"with IfUnavailable they are; otherwise the status tells what they wait for").next(statusOf(backend.Name))
+			"with IfUnavailable they are; otherwise the status tells what they wait for").withCommand(statusCommandOf(backend.Name))
 	}
 	spec := backend.Spec.DeepCopy()
 	v1alpha1.SetDefaults(spec)

@@ -179,8 +179,8 @@ func warn(subject, message, remedy string) Result {
 	return Result{Subject: subject, Outcome: Warn, Message: message, Remedy: remedy}
 }
 
-// next adds the next command to type. It is not the remedy of a missing permission.
-func (r Result) next(command string) Result {
+// withCommand adds the next command to type. It is not the remedy of a missing permission.
+func (r Result) withCommand(command string) Result {
 	if r.Outcome != Error {
 		r.Command = command
 	}
