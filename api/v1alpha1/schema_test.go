@@ -51,11 +51,12 @@ func TestSchemaAndValidationRefuseTheSameNames(t *testing.T) {
 		"headers with credentials": {header.XValidations, lowerCase(credentialHeaders)},
 		"parameters":               {parameter.Properties["name"].XValidations, reservedParameters},
 	}
+	quoted := regexp.MustCompile(`'([^']*)'`)
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got []string
 			for _, rule := range tc.rules {
-				for _, match := range regexp.MustCompile(`'([^']*)'`).FindAllStringSubmatch(rule.Rule, -1) {
+				for _, match := range quoted.FindAllStringSubmatch(rule.Rule, -1) {
 					got = append(got, match[1])
 				}
 			}

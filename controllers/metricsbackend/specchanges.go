@@ -63,9 +63,9 @@ func specWrites(backend *v1alpha1.MetricsBackend) map[string]metav1.Time {
 	return writes
 }
 
-// reverting returns the field managers that have changed the spec back twice within contestWindow, or nil. One alone is
-// none: a user may try two specs in turn.
-func (c *specChanges) reverting(now time.Time) []string {
+// revertingManagers returns the field managers that have changed the spec back twice within contestWindow, or nil. One
+// alone is none: a user may try two specs in turn.
+func (c *specChanges) revertingManagers(now time.Time) []string {
 	var managers []string
 	for manager, times := range c.reversals {
 		if now.Sub(times[0]) < contestWindow {
@@ -79,11 +79,10 @@ func (c *specChanges) reverting(now time.Time) []string {
 	return managers
 }
 
-// nameRevertingManagers adds the field managers that keep changing the spec back to Ready, and to the condition that
+// reportRevertingManagers adds the field managers that keep changing the spec back to Ready, and to the condition that
 // repeats its message.
-func (s *reconcileState) nameRevertingManagers() {
-	s.history.specChanges.observe(s.backend, s.now)
-	managers := s.history.specChanges.reverting(s.now)
+func (s *reconcileState) reportRevertingManagers() {
+	managers := s.history.specChanges.revertingManagers(s.now)
 	if managers == nil || s.backend.DeletionTimestamp != nil {
 		return
 	}

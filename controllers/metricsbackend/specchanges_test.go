@@ -73,7 +73,7 @@ func TestSpecChanges(t *testing.T) {
 				changes.observe(backend, now)
 				changes.observe(backend, now)
 			}
-			if diff := cmp.Diff(tc.want, changes.reverting(now)); diff != "" {
+			if diff := cmp.Diff(tc.want, changes.revertingManagers(now)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -32,7 +32,7 @@ func Start(t testing.TB, config string, args ...string) *Server {
 // serverOf returns the server of a process that was started, and ends it with the test.
 func serverOf(t testing.TB, process *Process, err error) *Server {
 	t.Helper()
-	fatal(t, err)
+	fatalOnError(t, err)
 	t.Cleanup(func() {
 		if err := process.Stop(); err != nil {
 			t.Error(err)
@@ -52,11 +52,11 @@ func (s *Server) Stop(t testing.TB) {
 // WaitFor waits until an expression has a result.
 func (s *Server) WaitFor(t testing.TB, expression string) {
 	t.Helper()
-	fatal(t, s.process.WaitFor(t.Context(), expression))
+	fatalOnError(t, s.process.WaitFor(t.Context(), expression))
 }
 
-// fatal stops the test because of an error, if there is one.
-func fatal(t testing.TB, err error) {
+// fatalOnError stops the test because of an error, if there is one.
+func fatalOnError(t testing.TB, err error) {
 	t.Helper()
 	switch {
 	case errors.Is(err, errLate):
