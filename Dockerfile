@@ -3,7 +3,7 @@
 #   docker build --target operator -t metrics-backend/operator:dev .
 #   docker build --target serving  -t metrics-backend/serving:dev  .
 # Multi-architecture builds: docker-bake.hcl.
-FROM --platform=$BUILDPLATFORM golang:1.26 AS build
+FROM --platform=$BUILDPLATFORM golang:1.27.4 AS build
 ARG TARGETOS=linux
 ARG TARGETARCH=amd64
 ARG VERSION=dev

@@ -10,6 +10,8 @@ VERSION ?= dev
 # Prefix of the images' names; set it to that of your registry for a release.
 PREFIX ?= metrics-backend
 export RUN
+# The Go toolchain of go.mod: see hack/toolchain.sh.
+export GOTOOLCHAIN ?= $(shell sed -n 's/^toolchain //p' go.mod)
 OPERATOR_IMAGE := $(PREFIX)/operator:$(VERSION)
 SERVING_IMAGE := $(PREFIX)/serving:$(VERSION)
 

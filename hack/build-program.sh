@@ -8,6 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/steps.sh
+. hack/toolchain.sh
 
 name=${1:?name a program} tags= version_variable=
 case $name in

@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/steps.sh
 . hack/tested.sh
+. hack/toolchain.sh
 
 export TEST_TIER=${TEST_TIER:-test} RUN=${RUN:-}
 # Only the race detector needs cgo. Without cgo, tests, images and the cluster's components
