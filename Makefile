@@ -69,6 +69,10 @@ test-integration: ## Against a real kube-apiserver and etcd; RUN=PATTERN selects
 test-e2e: ## End to end on the real cluster of test/cluster (root); RUN=PATTERN selects tests.
 	@hack/test.sh e2e
 
+.PHONY: vulncheck
+vulncheck: ## Fail if the binaries call a known vulnerability (govulncheck; a minute).
+	@hack/vulncheck.sh
+
 .PHONY: fuzz
 fuzz: ## Fuzz each parser for FUZZTIME (default 30s).
 	@hack/fuzz.sh

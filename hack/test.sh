@@ -75,6 +75,7 @@ unit() {
 	quiet_step unit "go vet" go vet -tags integration,e2e ./... || true
 	quiet_step unit "generated files are current" drift || true
 	quiet_step unit "gofmt" formatted || true
+	quiet_step unit "no known vulnerability is called" hack/vulncheck.sh || true
 	# The race detector needs a C compiler.
 	if ! command -v gcc >/dev/null && [ "$(id -u)" -eq 0 ]; then
 		quiet_step unit "install gcc for the race detector" sh -c 'apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev' || true
