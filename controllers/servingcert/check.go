@@ -32,7 +32,7 @@ func (i *Issuer) CheckAuthorityAge(authority KeyPair) error {
 	if err != nil {
 		return err
 	}
-	lifetime := ca.NotAfter.Sub(ca.NotBefore)
+	lifetime := min(ca.NotAfter.Sub(ca.NotBefore), AuthorityLifetime) // NotBefore is backdated
 	if i.clock.Now().After(ca.NotAfter.Add(-lifetime / authorityRenewWhenLeft)) {
 		return fmt.Errorf("the authority expires on %s", day(ca.NotAfter))
 	}
@@ -58,8 +58,8 @@ func (i *Issuer) CheckLeaf(leaf, authority KeyPair, names []string) error {
 	if !slices.Equal(c.DNSNames, names) {
 		return fmt.Errorf("is for %q, want %q", c.DNSNames, names)
 	}
-	renewal := c.NotAfter.Add(-c.NotAfter.Sub(c.NotBefore) / leafRenewWhenLeft)
-	if i.clock.Now().After(renewal) && c.NotAfter.Before(ca.NotAfter) {
+	lifetime := min(c.NotAfter.Sub(c.NotBefore), LeafLifetime) // NotBefore is the authority's
+	if i.clock.Now().After(c.NotAfter.Add(-lifetime/leafRenewWhenLeft)) && c.NotAfter.Before(ca.NotAfter) {
 		return fmt.Errorf("expires on %s", day(c.NotAfter))
 	}
 	return nil

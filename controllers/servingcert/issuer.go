@@ -32,8 +32,9 @@ const (
 	// leafRenewWhenLeft: a leaf is replaced when a third of its lifetime is left, so that
 	// renewal may fail for a month.
 	leafRenewWhenLeft = 3
-	// backdate makes new certificates valid for clocks that are behind.
-	backdate = time.Hour
+	// backdate is how far the operator's clock may be ahead when it makes an authority. To an
+	// operator that is further ahead, kube-apiserver's own certificate has usually expired.
+	backdate = 365 * 24 * time.Hour
 )
 
 // Issuer issues authorities and leaves.
@@ -71,7 +72,8 @@ func (i *Issuer) Authority(name string) (KeyPair, error) {
 	return encodeKeyPair(der, key)
 }
 
-// Leaf returns a serving certificate for names, signed by authority. It expires no later than
+// Leaf returns a serving certificate for names, signed by authority. It is valid from the
+// authority's NotBefore, since the operator's clock may be ahead, and expires no later than
 // the authority.
 func (i *Issuer) Leaf(authority KeyPair, names []string) (KeyPair, error) {
 	ca, caKey, err := authority.parse()
@@ -87,7 +89,7 @@ func (i *Issuer) Leaf(authority KeyPair, names []string) (KeyPair, error) {
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: names[0]},
 		DNSNames:     names,
-		NotBefore:    slices.MaxFunc([]time.Time{now.Add(-backdate), ca.NotBefore}, time.Time.Compare).UTC(),
+		NotBefore:    ca.NotBefore,
 		NotAfter:     slices.MinFunc([]time.Time{now.Add(LeafLifetime), ca.NotAfter}, time.Time.Compare).UTC(),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},

@@ -113,7 +113,7 @@ func TestAuthority(t *testing.T) {
 		CanSign, AnyUsage bool
 	}
 	got := facts{c.IsCA, c.NotBefore, c.NotAfter, c.PublicKeyAlgorithm, c.KeyUsage&x509.KeyUsageCertSign != 0, len(c.ExtKeyUsage) == 0}
-	want := facts{true, start.Add(-time.Hour), start.Add(AuthorityLifetime), x509.ECDSA, true, true}
+	want := facts{true, start.Add(-backdate), start.Add(AuthorityLifetime), x509.ECDSA, true, true}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -144,6 +144,42 @@ func TestLeaf(t *testing.T) {
 	}
 }
 
+// What an operator issues whose clock is ahead is valid for kube-apiserver, whose clock is
+// right, and is not replaced once the operator's is right again.
+func TestClockAhead(t *testing.T) {
+	issuer, clock := newIssuer()
+	authority := mustAuthority(t, issuer)
+	clock.Step(70 * 24 * time.Hour)
+	late := mustAuthority(t, issuer)
+	for name, authority := range map[string]KeyPair{"leaf": authority, "authority and leaf": late} {
+		t.Run(name, func(t *testing.T) {
+			clock.SetTime(start.AddDate(0, 0, 70))
+			leaf := mustLeaf(t, issuer, authority)
+			clock.SetTime(start)
+			checkError(t, issuer.Verify(chain(t, leaf), authority.Authority(), names[0]), "")
+			checkError(t, issuer.CheckAuthority(authority), "")
+			checkError(t, issuer.CheckLeaf(leaf, authority, names), "")
+		})
+	}
+}
+
+// A leaf is renewed by its own lifetime, however old its authority is.
+func TestRenewalWithOldAuthority(t *testing.T) {
+	day := 24 * time.Hour
+	for _, age := range []time.Duration{181 * day, 7 * 365 * day} {
+		t.Run(age.String(), func(t *testing.T) {
+			issuer, clock := newIssuer()
+			authority := mustAuthority(t, issuer)
+			clock.Step(age)
+			leaf := mustLeaf(t, issuer, authority)
+			clock.Step(LeafLifetime*2/3 - time.Minute)
+			checkError(t, issuer.CheckLeaf(leaf, authority, names), "")
+			clock.Step(2 * time.Minute)
+			checkError(t, issuer.CheckLeaf(leaf, authority, names), "expires on")
+		})
+	}
+}
+
 func TestCheckAuthority(t *testing.T) {
 	issuer, clock := newIssuer()
 	authority := mustAuthority(t, issuer)
@@ -155,7 +191,7 @@ func TestCheckAuthority(t *testing.T) {
 		"new":          {authority: authority, at: start},
 		"last day":     {authority: authority, at: start.Add(AuthorityLifetime - time.Hour)},
 		"expired":      {authority: authority, at: start.Add(AuthorityLifetime + time.Hour), want: "expired on 2036-10-29"},
-		"too early":    {authority: authority, at: start.Add(-2 * time.Hour), want: "not valid before"},
+		"too early":    {authority: authority, at: start.Add(-backdate - time.Hour), want: "not valid before"},
 		"missing":      {at: start, want: "empty"},
 		"no key":       {authority: KeyPair{Certificate: authority.Certificate}, at: start, want: "empty"},
 		"damaged":      {authority: KeyPair{Certificate: []byte("x"), Key: []byte("y")}, at: start, want: "failed to find any PEM data"},
@@ -177,7 +213,6 @@ func TestCheckLeaf(t *testing.T) {
 	issuer, clock := newIssuer()
 	authority, other := mustAuthority(t, issuer), mustAuthority(t, issuer)
 	leaf := mustLeaf(t, issuer, authority)
-	lifetime := LeafLifetime + backdate
 	clock.SetTime(start.Add(AuthorityLifetime - 20*24*time.Hour))
 	capped := mustLeaf(t, issuer, authority)
 	cases := map[string]struct {
@@ -187,8 +222,8 @@ func TestCheckLeaf(t *testing.T) {
 		want            string
 	}{
 		"new":                      {leaf: leaf, authority: authority, names: names, at: start},
-		"before the last third":    {leaf: leaf, authority: authority, names: names, at: start.Add(LeafLifetime - lifetime/3 - time.Minute)},
-		"in the last third":        {leaf: leaf, authority: authority, names: names, at: start.Add(LeafLifetime - lifetime/3 + time.Minute), want: "expires on 2027-01-30"},
+		"before the last third":    {leaf: leaf, authority: authority, names: names, at: start.Add(LeafLifetime*2/3 - time.Minute)},
+		"in the last third":        {leaf: leaf, authority: authority, names: names, at: start.Add(LeafLifetime*2/3 + time.Minute), want: "expires on 2027-01-30"},
 		"expired":                  {leaf: leaf, authority: authority, names: names, at: start.Add(LeafLifetime + time.Minute), want: "expired"},
 		"another authority":        {leaf: leaf, authority: other, names: names, at: start, want: "unknown authority"},
 		"another name":             {leaf: leaf, authority: authority, names: []string{"new.ns.svc"}, at: start, want: "valid for metrics.ns.svc"},
@@ -356,7 +391,7 @@ func TestCheckProvided(t *testing.T) {
 		"another authority":         {data: with("ca.crt", other.Certificate), want: "ca.crt does not verify tls.crt", cause: Mismatch},
 		"another name":              {data: good(func(map[string][]byte) {}), name: "else.ns.svc", want: "tls.crt is not for else.ns.svc", cause: Mismatch},
 		"expired":                   {data: good(func(map[string][]byte) {}), at: LeafLifetime + time.Hour, want: "tls.crt expired on 2027-01-30", cause: Expired},
-		"not valid yet":             {data: good(func(map[string][]byte) {}), at: -2 * time.Hour, want: "not valid before", cause: Expired},
+		"not valid yet":             {data: good(func(map[string][]byte) {}), at: -backdate - time.Hour, want: "not valid before", cause: Expired},
 		"the leaf as its authority": {data: with("ca.crt", leaf.Certificate)},
 	}
 	for name, tc := range cases {
