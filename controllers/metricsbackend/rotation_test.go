@@ -316,3 +316,45 @@ func TestAuthorityComesBack(t *testing.T) {
 		}
 	}
 }
+
+// The operator's clock is ahead for a while. kube-apiserver, whose clock is right, trusts
+// every pod meanwhile and after.
+func TestClockAhead(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	cases := map[string]struct {
+		before, meanwhile func(*fakeCluster)
+		ahead             time.Duration
+	}{
+		"the leaf seems to be due":                   {ahead: 70 * day},
+		"the leaf seems to have expired":             {ahead: 100 * day},
+		"a new authority is made":                    {meanwhile: rotate("now"), ahead: 70 * day},
+		"the user's authority seems to have expired": {before: func(fc *fakeCluster) { fc.provide("mine"); useSecret("mine")(fc) }, ahead: servingcert.AuthorityLifetime + day},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			fc, r := ready(t)
+			if tc.before != nil {
+				tc.before(fc)
+				fc.reconcileUntil(r, fc.isReady)
+			}
+			right := fc.clock.Now()
+			fc.clock.Step(tc.ahead)
+			if tc.meanwhile != nil {
+				tc.meanwhile(fc)
+			}
+			for range 40 {
+				fc.certs.untrusted = true // by the operator's clock
+				_, _ = reconcileOnce(t, r)
+				fc.step()
+				fc.certs.untrusted = false
+				now := fc.clock.Now()
+				fc.clock.SetTime(right)
+				fc.checkTrust("by the right clock")
+				fc.clock.SetTime(now)
+			}
+			fc.clock.SetTime(right)
+			fc.reconcileUntil(r, fc.isReady)
+		})
+	}
+}

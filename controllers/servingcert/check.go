@@ -87,11 +87,6 @@ func (i *Issuer) Verify(chain []*x509.Certificate, bundle Bundle, name string) e
 	return err
 }
 
-// Valid returns the certificates of the bundle that have not expired.
-func (i *Issuer) Valid(bundle Bundle) Bundle {
-	return slices.DeleteFunc(slices.Clone(bundle), func(c *x509.Certificate) bool { return i.clock.Now().After(c.NotAfter) })
-}
-
 // InUse returns the certificates of the bundle that verify at least one of the chains.
 func (i *Issuer) InUse(bundle Bundle, chains ...[]*x509.Certificate) Bundle {
 	return slices.DeleteFunc(slices.Clone(bundle), func(c *x509.Certificate) bool {

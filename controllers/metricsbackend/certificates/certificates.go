@@ -141,7 +141,7 @@ func (r *Reconciler) Prepare(ctx context.Context, in Input) (Certificate, error)
 	if chain, err := c.served.Chain(); err == nil {
 		c.chain = chain
 	}
-	c.trusted = r.Issuer.Valid(c.mounted.With(c.registeredBundles()...))
+	c.trusted = c.mounted.With(c.registeredBundles()...)
 	if err := c.findAuthorities(ctx); err != nil {
 		return Certificate{}, err
 	}

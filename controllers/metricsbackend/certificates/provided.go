@@ -31,7 +31,7 @@ func (c *Certificate) loadProvided(ctx context.Context) error {
 	}
 	pair := servingcert.Provided(secret.Data)
 	c.provided = &pair
-	c.wanted = c.r.Issuer.Valid(servingcert.ParseBundle(secret.Data[v1alpha1.SecretKeyCA]))
+	c.wanted = servingcert.ParseBundle(secret.Data[v1alpha1.SecretKeyCA])
 	return nil
 }
 
