@@ -292,8 +292,8 @@ func (r *Reconciler) revertAdoption(ctx context.Context, s *reconcileState, gv s
 		return false, err
 	}
 	if s.spec.Adoption == v1alpha1.AdoptionIfUnavailable {
-		if why, _, err := r.previousOwnerProblem(ctx, s, previous.target(), gv); err != nil || why != "" {
-			return false, err
+		if why, _ := r.previousOwnerProblem(ctx, s, previous.target(), gv); why != "" {
+			return false, nil
 		}
 	}
 	// The requests took seconds, in which the aggregator may have written its condition.

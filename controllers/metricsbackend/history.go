@@ -65,7 +65,8 @@ const (
 	reportIgnored
 	// unregistered: a version has no APIService any more.
 	unregistered
-	// previousOwnerFailing: the previous owner of an APIService does not answer.
+	// previousOwnerFailing: the previous owner of an APIService does not answer, or cannot be
+	// asked.
 	previousOwnerFailing
 	// adoptionFailing and adoptionSucceeding: requests through kube-apiserver to an
 	// APIService that was adopted and is not verified yet.
@@ -116,8 +117,8 @@ const (
 	// messageGrace is how long a message stays in the status when only its text changes:
 	// text from other programs may differ with each failure.
 	messageGrace = 5 * time.Minute
-	// previousOwnerGrace is for the previous owner of an APIService that is restored: its
-	// pods may be restarting.
+	// previousOwnerGrace is for the previous owner of an APIService that is restored, which
+	// may be restarting, and for the token to ask it with.
 	previousOwnerGrace = 30 * time.Second
 	// adoptionGrace is for an APIService that spec.adoption IfUnavailable takes over: a
 	// pod of its implementation may be restarting.

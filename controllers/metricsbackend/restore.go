@@ -43,12 +43,9 @@ func (r *Reconciler) restorePrevious(ctx context.Context, s *reconcileState, ser
 		// It would point to the pods that are being removed.
 		return impossible(fmt.Errorf("annotation %s names Service %s, which is this MetricsBackend's own", v1alpha1.AnnotationPreviousOwner, target))
 	}
-	why, passing, err := r.previousOwnerProblem(ctx, s, target, gv)
+	why, passing := r.previousOwnerProblem(ctx, s, target, gv)
 	switch failing := (stateKey{state: previousOwnerFailing, name: service.Name}); {
-	case err != nil:
-		return false, "", err
 	case why == "":
-		s.history.streaks.Reset(failing)
 	case passing && s.history.streaks.Observe(failing, true).Elapsed < previousOwnerGrace:
 		return false, fmt.Sprintf("this waits up to %s for Service %s, to which it is handed back: %s", previousOwnerGrace, target, why), nil
 	default:
@@ -76,6 +73,7 @@ func (r *Reconciler) handBack(ctx context.Context, s *reconcileState, service *a
 	if err := r.Client.Update(ctx, service, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
 		return fmt.Errorf("hand APIService %s back to Service %s: %w", service.Name, target, err)
 	}
+	s.history.streaks.Reset(stateKey{state: previousOwnerFailing, name: service.Name})
 	r.Events.Eventf(s.backend, service, corev1.EventTypeNormal, "VersionHandedBack", "Retire", "%s",
 		fmt.Sprintf("handed APIService %s back to Service %s", service.Name, target))
 	return nil
@@ -83,40 +81,40 @@ func (r *Reconciler) handBack(ctx context.Context, s *reconcileState, service *a
 
 // previousOwnerProblem returns why the target does not serve the version, or "". passing
 // means that it may soon.
-func (r *Reconciler) previousOwnerProblem(ctx context.Context, s *reconcileState, target manifests.Target, gv schema.GroupVersion) (why string, passing bool, err error) {
+func (r *Reconciler) previousOwnerProblem(ctx context.Context, s *reconcileState, target manifests.Target, gv schema.GroupVersion) (why string, passing bool) {
 	found, err := r.readService(ctx, target)
 	switch {
 	case err != nil:
-		return "", false, err
+		return fmt.Sprintf("it cannot be read: %s", stableErrorMessage(err)), true
 	case found.missing:
-		return found.why, false, nil
+		return found.why, false
 	case len(found.endpoints) == 0:
 		// In a terminating namespace there is no time to wait.
-		return "it has no ready endpoint", !s.namespace.gone, nil
+		return "it has no ready endpoint", !s.namespace.gone
 	}
 	account, token, err := r.guestToken(ctx, s)
-	switch {
-	case err != nil && !s.namespace.usable():
-		// Without an account no probe is possible. Ready endpoints must do; they served
-		// this version before.
-		klog.FromContext(ctx).Info("Cannot ask the previous owner, no account can be created; its endpoints are ready", "service", target.String(), "err", err)
-		return "", false, nil
+	switch failing := (stateKey{state: previousOwnerFailing, name: apiServiceName(gv)}); {
+	case err != nil && s.namespace.usable() && s.history.streaks.Observe(failing, true).Elapsed < previousOwnerGrace:
+		return fmt.Sprintf("it cannot be asked: %s", stableErrorMessage(err)), true
 	case err != nil:
-		return "", false, err
+		// Without a token no probe is possible. Ready endpoints must do; they served this
+		// version before.
+		klog.FromContext(ctx).Info("Cannot ask the previous owner, there is no token for it; its endpoints are ready", "service", target.String(), "err", err)
+		return "", false
 	}
 	r.probeEndpoints(ctx, found, account, token, []schema.GroupVersion{gv})
 	notServing, failed := found.notServing(gv), found.firstFailed()
 	switch {
 	case len(notServing) > 0:
-		return fmt.Sprintf("endpoint %s does not serve it", notServing[0]), false, nil
+		return fmt.Sprintf("endpoint %s does not serve it", notServing[0]), false
 	case failed != nil && !found.anyServes(gv) && s.namespace.gone && found.anyUnauthorized():
 		// The account is gone, and its token invalid: as without an account.
-		return "", false, nil
+		return "", false
 	case failed != nil && !found.anyServes(gv):
-		return fmt.Sprintf("endpoint %s cannot be asked: %v", failed.address, failed.err), !s.namespace.gone, nil
+		return fmt.Sprintf("endpoint %s cannot be asked: %v", failed.address, failed.err), !s.namespace.gone
 	}
 	// An endpoint that does not answer now is no reason to remove the version.
-	return "", false, nil
+	return "", false
 }
 
 // isRepointed reports whether another manager pointed an APIService with our label to a

@@ -175,6 +175,46 @@ func TestRestoreWaitsForThePreviousOwner(t *testing.T) {
 	fc.wantPointsTo(v1beta1, metricsServer)
 }
 
+// What may fail for ever keeps no deletion. Without a token the previous owner is not asked,
+// and gets the APIService if its endpoints are ready; one that cannot be read does not.
+func TestRestoreWithoutRights(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		fails  string
+		waits  string
+		event  []string
+		target string
+	}{
+		"the guest's token": {
+			fails: "create token", waits: "it cannot be asked: Forbidden", event: []string{"VersionHandedBack"}, target: metricsServer,
+		},
+		"the guest's account": {
+			fails: "apply *v1.ServiceAccountApplyConfiguration", waits: "it cannot be asked: Forbidden", event: []string{"VersionHandedBack"}, target: metricsServer,
+		},
+		"its endpoints": {
+			fails: "list *v1.EndpointSliceList ", waits: "it cannot be read: Forbidden",
+			event: []string{"PreviousOwnerSilent", "it cannot be read: Forbidden"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			fc := prepared(t, "adopted", adoptedCluster)
+			r := fc.live(intercepted(func(c call, make func() error) error {
+				if c.name == tc.fails {
+					return apierrors.NewForbidden(schema.GroupResource{Resource: "anything"}, "", errors.New("no"))
+				}
+				return make()
+			}))
+			fc.delete(fc.backend())
+			_, _ = reconcileOnce(t, r)
+			fc.wantCondition(v1alpha1.ConditionReady, "", "", "waits up to 30s for Service kube-system/metrics-server, to which it is handed back: "+tc.waits)
+			fc.reconcileUntil(r, fc.isGone)
+			fc.wantPointsTo(v1beta1, tc.target)
+			wantEvent(t, r, tc.event...)
+		})
+	}
+}
+
 // A concurrent change between the read and the restore is not lost.
 func TestRestoreRaces(t *testing.T) {
 	t.Parallel()
