@@ -18,8 +18,6 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/certificates"
-	"github.com/metricsbackend/metrics-backend-operator/internal/debounce"
 )
 
 // A backend moves from the namespace of one operator to that of another like to another
@@ -109,9 +107,8 @@ func (r *Reconciler) removeFromPrevious(ctx context.Context, s *reconcileState) 
 	}
 	there := s.serving
 	there.Namespace = s.move.from
-	// Before its Secret, which cert-manager would create again. What is remembered of the
-	// certificate is of another namespace.
-	if err := r.certificateReconciler.DeleteCertManagerCertificate(ctx, there, debounce.New[certificates.StateKey](r.Clock)); err != nil {
+	// Before its Secret, which cert-manager would create again.
+	if err := r.certificateReconciler.DeleteCertManagerCertificate(ctx, there, s.history.certificates); err != nil {
 		return nil, err
 	}
 	return r.applier.RemoveFrom(ctx, s.backend.Name, s.move.from)

@@ -5,6 +5,7 @@ package metricsbackend
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -342,4 +344,39 @@ func TestCertManagerMissing(t *testing.T) {
 	fc.wantCondition(v1alpha1.ConditionAvailable, "True", "")
 	fc.delete(fc.backend())
 	fc.reconcileUntil(r, fc.isGone)
+}
+
+// A Certificate that cannot be read or deleted, since cert-manager's own kind or webhook is broken, keeps neither a
+// deletion nor a change of the mode for longer than a minute.
+func TestCertManagerBroken(t *testing.T) {
+	t.Parallel()
+	for _, fails := range []string{"get", "delete"} {
+		t.Run(fails, func(t *testing.T) {
+			fc, _ := ready(t)
+			broken := false
+			r := fc.reconciler(interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+					if broken && o.GetObjectKind().GroupVersionKind() == certificates.CertManagerKind && fails == "get" {
+						return apierrors.NewInternalError(errors.New("conversion webhook failed"))
+					}
+					return c.Get(ctx, key, o, opts...)
+				},
+				Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+					if broken && o.GetObjectKind().GroupVersionKind() == certificates.CertManagerKind {
+						return apierrors.NewForbidden(schema.GroupResource{Resource: "certificates"}, o.GetName(), errors.New("admission webhook failed"))
+					}
+					return c.Delete(ctx, o, opts...)
+				},
+			})
+			useCertManager(fc)
+			mustReconcile(t, r)
+			fc.issue()
+			fc.reconcileUntil(r, fc.isReady)
+			broken = true
+			managed(fc)
+			fc.reconcileUntil(r, fc.isReady)
+			fc.delete(fc.backend())
+			fc.reconcileUntil(r, fc.isGone)
+		})
+	}
 }

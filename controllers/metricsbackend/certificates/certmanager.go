@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,7 +41,7 @@ func (c *Certificate) issuedSecret(ctx context.Context) (*corev1.Secret, *Unusab
 		case err != nil:
 			return nil, nil, err
 		}
-		c.in.Streaks.Observe(requested, true)
+		c.in.Streaks.Observe(requested+StateKey(serving.Namespace), true)
 	}
 	secret, err := c.readSecret(ctx, serving.IssuedSecretName())
 	if err != nil {
@@ -93,12 +95,32 @@ func (r *Reconciler) notIssued(ctx context.Context, serving manifests.Serving) (
 	return "", nil
 }
 
+// withdrawalGrace is how long anything waits for a Certificate of cert-manager that cannot be
+// read or deleted. Its webhooks, or its kind, may be broken for ever.
+const withdrawalGrace = time.Minute
+
 // DeleteCertManagerCertificate deletes our Certificate of cert-manager. Its kind may not exist, so it is not
-// watched: the read happens once in a process, and after each request.
+// watched: the read happens once in a process, and after each request. An error is returned for withdrawalGrace, and
+// logged afterwards, when the deletion is still tried.
 func (r *Reconciler) DeleteCertManagerCertificate(ctx context.Context, serving manifests.Serving, streaks *debounce.Tracker[StateKey]) error {
-	if streaks.Get(withdrawn).Count > 0 && streaks.Get(requested).Count == 0 {
+	in := StateKey(serving.Namespace)
+	if streaks.Get(withdrawn+in).Count > 0 && streaks.Get(requested+in).Count == 0 {
 		return nil
 	}
+	err := r.deleteCertificate(ctx, serving)
+	if failing := streaks.Observe(withdrawing+in, err != nil); err != nil && failing.Elapsed < withdrawalGrace {
+		return err
+	}
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Going on without the deletion of the Certificate of cert-manager")
+		return nil
+	}
+	streaks.Reset(requested + in)
+	streaks.Observe(withdrawn+in, true)
+	return nil
+}
+
+func (r *Reconciler) deleteCertificate(ctx context.Context, serving manifests.Serving) error {
 	request := &metav1.PartialObjectMetadata{}
 	request.SetGroupVersionKind(CertManagerKind)
 	key := client.ObjectKey{Namespace: serving.Namespace, Name: serving.Name()}
@@ -115,7 +137,5 @@ func (r *Reconciler) DeleteCertManagerCertificate(ctx context.Context, serving m
 			return fmt.Errorf("delete Certificate %s: %w", key, err)
 		}
 	}
-	streaks.Reset(requested)
-	streaks.Observe(withdrawn, true)
 	return nil
 }
