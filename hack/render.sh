@@ -3,6 +3,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 prefix=${PREFIX:-metrics-backend} version=${VERSION:-dev}
+cat <<END
+# To uninstall: first kubectl delete metricsbackends --all --wait, which needs the operator, then kubectl delete -f this file.
+# In another order the deletion does not end: docs/operations.md#uninstalling-in-another-order
+END
 "${1:-kubectl}" kustomize config/default |
 	sed -e "s|metrics-backend/operator:dev|$prefix/operator:$version|g" \
 		-e "s|metrics-backend/serving:dev|$prefix/serving:$version|g"

@@ -6,10 +6,17 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
+	"github.com/metricsbackend/metrics-backend-operator/test/runbooks"
 )
 
 // The namespace of operator and serving is deleted under a MetricsBackend, the
@@ -30,4 +37,34 @@ func TestOperatorNamespaceDeleted(t *testing.T) {
 		t.Fatalf("deploy the operator again: %v\n%s", err, out)
 	}
 	waitReady(t)
+}
+
+// The manifest is deleted before the MetricsBackend, which does not end: the operator that the finalizer waits for loses
+// its permissions at once. After the commands of the page nothing is stale, and the product can be installed again.
+func TestManifestDeletedFirst(t *testing.T) {
+	requireBackend(t)
+	t.Cleanup(func() {
+		if out, err := run(filepath.Join(suite.root, "hack/deploy.sh")); err != nil {
+			t.Errorf("install the operator again: %v\n%s", err, out)
+		}
+	})
+	manifest := filepath.Join(t.TempDir(), "install.yaml")
+	if out, err := run("bash", "-c", "hack/render.sh >$0", manifest); err != nil {
+		t.Fatalf("render the manifest: %v\n%s", err, out)
+	}
+	kubectl(t, "delete", "-f", manifest, "--wait=false")
+	outcome.Eventually(t, 2*time.Minute, "the operator has ended", func(context.Context) error {
+		out, err := run("kubectl", "get", "pods", "-n", namespace, "-o", "name")
+		if left := strings.TrimSpace(out); err != nil || strings.Contains(left, "pod/") {
+			return fmt.Errorf("%s (%v)", left, err)
+		}
+		return nil
+	})
+	t.Logf("left before the commands of the page:\n%s%s", kubectl(t, "get", "metricsbackends", "-o", "name"),
+		kubectl(t, "get", "apiservices,clusterroles,clusterrolebindings", "-l", "metricsbackend.io/backend", "-o", "name"))
+	runBlocks(t, "operations.md", runbooks.ReadSection(t, filepath.Join(suite.root, "docs/operations.md"), "Uninstalling in another order"))
+	kubectl(t, "delete", "-f", manifest, "--ignore-not-found", "--timeout=2m")
+	nothingIsLeft(t)
+	kubectl(t, "create", "namespace", "e2e-canary")
+	kubectl(t, "delete", "namespace", "e2e-canary", "--timeout=60s")
 }

@@ -67,12 +67,18 @@ func requirePages(t *testing.T, run ...string) {
 // in a folder of its own. The variables are the reader's.
 func runbook(t *testing.T, page string, variables ...string) {
 	t.Helper()
-	began := time.Now()
 	text, err := os.ReadFile(filepath.Join(suite.root, "docs/runbooks", page))
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks, err := runbooks.Blocks(string(text))
+	runBlocks(t, page, string(text), variables...)
+}
+
+// runBlocks is runbook for the text of a page or section.
+func runBlocks(t *testing.T, page, text string, variables ...string) {
+	t.Helper()
+	began := time.Now()
+	blocks, err := runbooks.Blocks(text)
 	if err != nil {
 		t.Fatalf("%s: %v", page, err)
 	}

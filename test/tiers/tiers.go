@@ -46,7 +46,7 @@ var table = map[Suite]map[Tier]string{
 		Long: `
 			TestVersionDroppedAndAdded TestServingPortChanged TestMissingSecretStalls TestOperatorKilled
 			TestServingChildrenDeleted TestForegroundDeletion TestServingProcessKilled
-			TestKubeAPIServerKilled TestOperatorNamespaceDeleted TestSelfSignedKubelet
+			TestKubeAPIServerKilled TestOperatorNamespaceDeleted TestManifestDeletedFirst TestSelfSignedKubelet
 			TestTakeover TestAlertsFire TestBrokenAdoptions TestRunbooks TestChart TestFlux TestPluginVerify TestHorizontalPodAutoscalerByWatch`,
 		Soak: `TestUpgradeAndRollbackBySpec TestUpgradeAndRollbackByImage TestWatch TestHorizontalPodAutoscalerByWatch`,
 	},
