@@ -40,31 +40,44 @@ func TestOperatorNamespaceDeleted(t *testing.T) {
 }
 
 // The manifest is deleted before the MetricsBackend, which does not end: the operator that the finalizer waits for loses
-// its permissions at once. After the commands of the page nothing is stale, and the product can be installed again.
+// its permissions at once, or does not run at all. After the commands of the page nothing is stale.
 func TestManifestDeletedFirst(t *testing.T) {
-	requireBackend(t)
-	t.Cleanup(func() {
-		if out, err := run(filepath.Join(suite.root, "hack/deploy.sh")); err != nil {
-			t.Errorf("install the operator again: %v\n%s", err, out)
-		}
-	})
+	page := runbooks.ReadSection(t, filepath.Join(suite.root, "docs/operations.md"), "Uninstalling in another order")
 	manifest := filepath.Join(t.TempDir(), "install.yaml")
 	if out, err := run("bash", "-c", "hack/render.sh >$0", manifest); err != nil {
 		t.Fatalf("render the manifest: %v\n%s", err, out)
 	}
-	kubectl(t, "delete", "-f", manifest, "--wait=false")
-	outcome.Eventually(t, 2*time.Minute, "the operator has ended", func(context.Context) error {
-		out, err := run("kubectl", "get", "pods", "-n", namespace, "-o", "name")
-		if left := strings.TrimSpace(out); err != nil || strings.Contains(left, "pod/") {
-			return fmt.Errorf("%s (%v)", left, err)
-		}
-		return nil
-	})
-	t.Logf("left before the commands of the page:\n%s%s", kubectl(t, "get", "metricsbackends", "-o", "name"),
-		kubectl(t, "get", "apiservices,clusterroles,clusterrolebindings", "-l", "metricsbackend.io/backend", "-o", "name"))
-	runBlocks(t, "operations.md", runbooks.ReadSection(t, filepath.Join(suite.root, "docs/operations.md"), "Uninstalling in another order"))
-	kubectl(t, "delete", "-f", manifest, "--ignore-not-found", "--timeout=2m")
-	nothingIsLeft(t)
-	kubectl(t, "create", "namespace", "e2e-canary")
-	kubectl(t, "delete", "namespace", "e2e-canary", "--timeout=60s")
+	for name, prepare := range map[string]func(*testing.T){
+		"with an operator": func(*testing.T) {},
+		"without an operator": func(t *testing.T) {
+			kubectl(t, "scale", "-n", namespace, "deployment/metrics-backend-operator", "--replicas=0")
+			kubectl(t, "wait", "-n", namespace, "--for=delete", "pods", "-l", "app.kubernetes.io/name=metrics-backend-operator", "--timeout=60s")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			requireBackend(t)
+			t.Cleanup(func() {
+				if out, err := run(filepath.Join(suite.root, "hack/deploy.sh")); err != nil {
+					t.Errorf("install the operator again: %v\n%s", err, out)
+				}
+			})
+			prepare(t)
+			kubectl(t, "delete", "-f", manifest, "--wait=false")
+			outcome.Eventually(t, 2*time.Minute, "all pods have ended", func(context.Context) error {
+				out, err := run("kubectl", "get", "pods", "-n", namespace, "-o", "name")
+				if err != nil || strings.Contains(out, "pod/") {
+					return fmt.Errorf("left: %s (%v)", out, err)
+				}
+				return nil
+			})
+			t.Logf("left before the commands of the page:\n%s%s", kubectl(t, "get", "metricsbackends", "-o", "name"),
+				kubectl(t, "get", "apiservices,clusterroles,clusterrolebindings", "-l", "metricsbackend.io/backend", "-o", "name"))
+
+			runBlocks(t, "operations.md", page)
+			kubectl(t, "delete", "-f", manifest, "--ignore-not-found", "--timeout=2m")
+			nothingIsLeft(t)
+			kubectl(t, "create", "namespace", "e2e-canary")
+			kubectl(t, "delete", "namespace", "e2e-canary", "--timeout=60s")
+		})
+	}
 }
