@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
@@ -297,6 +298,28 @@ func TestAdoptionNotRevertedToNobody(t *testing.T) {
 			fc.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonRequestFailed)
 		})
 	}
+}
+
+// Without a token to ask the previous owner with, its ready endpoints are enough after the
+// grace period.
+func TestAdoptionRevertedWithoutToken(t *testing.T) {
+	t.Parallel()
+	fc := besideMetricsServer(t)
+	fc.change(adopting(v1alpha1.AdoptionIfUnavailable))
+	fc.setAvailable(fc.apiService(v1beta1), apiregistrationv1.ConditionFalse, "FailedDiscoveryCheck")
+	r := fc.live(interceptor.Funcs{
+		SubResourceCreate: func(ctx context.Context, c client.Client, name string, o, sub client.Object, opts ...client.SubResourceCreateOption) error {
+			if strings.HasSuffix(o.GetName(), "-guest") {
+				return errors.New("no token")
+			}
+			return c.SubResource(name).Create(ctx, o, sub, opts...)
+		},
+	})
+	fc.reconcileUntil(r, func() bool {
+		fc.blocked = fc.pointsToNow(v1beta1) == ourService
+		return fc.blocked
+	})
+	fc.reconcileUntil(r, func() bool { return fc.pointsToNow(v1beta1) == metricsServer })
 }
 
 // failMetricsServer has metrics-server's endpoints fail.
