@@ -36,7 +36,7 @@ func TestDeclared(t *testing.T) {
 		"another list":           {bodies: map[string]string{"/declared": "[]"}, err: "read the answer to /declared: it is no report of metrics"},
 		"an end too early": {
 			bodies: map[string]string{"/declared": `{"metrics":[{"name":"a"},`}, want: []v1alpha1.DeclaredHealth{{Name: "a"}},
-			err: "read the answer to /declared: unexpected EOF",
+			err: "read the answer to /declared: unexpected end of JSON input",
 		},
 		"garbage": {bodies: map[string]string{"/declared": "<html>"}, err: "read the answer to /declared: invalid character"},
 		"a metric longer than any": {

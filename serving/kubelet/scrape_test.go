@@ -109,7 +109,8 @@ func TestAnswers(t *testing.T) {
 		"compressed": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			z := gzip.NewWriter(w)
-			_, _ = z.Write([]byte(nodeBody))
+			// What does not compress is sent as it is.
+			_, _ = z.Write([]byte(strings.Repeat(nodeBody, 10)))
 			_ = z.Close()
 		}, v1alpha1.ScrapeMalformedBody, ""},
 		"reset before the answer": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, v1alpha1.ScrapeConnectionFailed, "connection broke"},
