@@ -60,5 +60,6 @@ func Line(s string, limit int) string {
 		}
 		return r
 	}, s)
-	return Truncate(strings.Join(strings.Fields(s), " "), limit)
+	// A copy, as the text may be a small part of a large one.
+	return strings.Clone(Truncate(strings.Join(strings.Fields(s), " "), limit))
 }

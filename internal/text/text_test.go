@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+	"unsafe"
 )
 
 func TestText(t *testing.T) {
@@ -33,6 +34,14 @@ func TestText(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// A line keeps no large text alive.
+func TestLineIsACopy(t *testing.T) {
+	s := "a" + strings.Repeat(" ", 1<<10)
+	if got := Line(s, 10); got != "a" || unsafe.StringData(got) == unsafe.StringData(s) {
+		t.Errorf("%q is a part of the text", got)
 	}
 }
 

@@ -83,7 +83,8 @@ func warnf(reason, format string, args ...any) *problem {
 }
 
 func (p *problem) health(path string) v1alpha1.RuleHealth {
-	return v1alpha1.RuleHealth{Path: path, State: p.state, Reason: p.reason, Message: p.message}
+	const most = 1024 // as for a declared metric: names of series and labels may be long
+	return v1alpha1.RuleHealth{Path: path, State: p.state, Reason: p.reason, Message: text.Truncate(p.message, most)}
 }
 
 // Health is the state of all rules.

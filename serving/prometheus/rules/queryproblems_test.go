@@ -168,3 +168,13 @@ func TestQueryProblemsGoWithTheRule(t *testing.T) {
 		})
 	}
 }
+
+// Names that applications choose make no message of any length.
+func TestMessagesAreBounded(t *testing.T) {
+	c := newCatalog(t, backend([]v1alpha1.MetricRule{{SeriesQuery: `{__name__=~".+"}`, Resources: namespacePod}}, nil), seriesOf(strings.Repeat("x", 64<<10), strings.Repeat("y", 64<<10)))
+	for _, r := range c.Health().Rules {
+		if len(r.Message) > 1024 {
+			t.Errorf("%s: %d bytes", r.Reason, len(r.Message))
+		}
+	}
+}

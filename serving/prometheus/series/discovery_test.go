@@ -340,8 +340,29 @@ func TestTruncatedBySize(t *testing.T) {
 	for i := range 100 {
 		l.visit(map[string]string{"__name__": fmt.Sprint("metric_", i), long: "y"})
 	}
-	if n := len(l.byKey); !l.truncated || n < 32 || n > 64 {
+	if n := len(l.byKey); !l.truncated || n < 16 || n > 32 {
 		t.Errorf("%d series are kept, truncated: %v", n, l.truncated)
+	}
+}
+
+// Names that change with each lookup are kept within the limit of one.
+func TestKnownSeriesAreBoundedBySize(t *testing.T) {
+	m := &matcher{}
+	at := time.Now()
+	truncated := false
+	for lookup := range 5 {
+		l := newSeriesSet()
+		for i := range 20 {
+			l.visit(map[string]string{"__name__": fmt.Sprint(lookup, i, strings.Repeat("x", 1<<20))})
+		}
+		truncated = m.merge(result{series: l, at: at}, Settings{MaxAge: time.Hour})
+	}
+	size := 0
+	for key, k := range m.known {
+		size += len(key) + len(k.Name)
+	}
+	if size > maxLookupSize || !truncated {
+		t.Errorf("%d MB of names are kept, truncated: %t", size>>20, truncated)
 	}
 }
 

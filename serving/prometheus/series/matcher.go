@@ -44,17 +44,22 @@ func (m *matcher) merge(r result, s Settings) (truncated bool) {
 		}
 	}
 	oldest := r.at.Add(-s.MaxAge)
+	size := 0
 	for key, k := range m.known {
 		if k.seen.Before(oldest) {
 			delete(m.known, key)
+			continue
 		}
+		size += seriesSize(len(key), len(k.Labels))
 	}
 	for key, found := range r.series.byKey {
+		more := seriesSize(len(key), len(found.Labels))
 		switch {
 		case m.known[key] != nil:
-		case len(m.known) == MaxSeries:
+		case len(m.known) == MaxSeries || size+more > maxLookupSize:
 			return true
 		default:
+			size += more
 			m.known[key] = &knownSeries{Series: *found, seen: r.at}
 		}
 	}

@@ -61,7 +61,7 @@ type Lookup func(ctx context.Context, matcher string, from, to time.Time, visit 
 // ErrTruncated is returned by a Lookup that has visited as many series as it could read.
 var ErrTruncated = errors.New("there are more series than can be read")
 
-// maxLookupSize limits, in bytes, the names that one lookup keeps.
+// maxLookupSize limits, in bytes, the names that one lookup keeps, and those that are kept of all.
 const maxLookupSize = 64 << 20
 
 // seriesSet holds the series that one lookup visited.
@@ -101,7 +101,7 @@ func (s *seriesSet) visit(labels map[string]string) {
 		known.Count++
 		return
 	}
-	size := len(s.key) + 16*len(s.labels)
+	size := seriesSize(len(s.key), len(s.labels))
 	if len(s.byKey) == MaxSeries || s.size+size > maxLookupSize {
 		s.truncated = true
 		return
@@ -113,6 +113,10 @@ func (s *seriesSet) visit(labels map[string]string) {
 	}
 	s.byKey[string(s.key)] = series
 }
+
+// seriesSize returns about the memory of a series by the length of its key, which has all names once
+// more, and the number of its labels.
+func seriesSize(key, labels int) int { return 2*key + 16*labels }
 
 func (s *seriesSet) intern(name string) string {
 	if known, ok := s.names[name]; ok {
