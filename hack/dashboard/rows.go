@@ -106,13 +106,12 @@ var rows = []row{
 		{title: "Age of results", unit: seconds, queries: quantiles("metrics_backend_query_result_age_seconds")},
 		{title: "Cached queries of the largest tenants", unit: number, help: "A tenant is a namespace, or the cluster.", noData: noSource,
 			queries: []query{of(`max by (tenant) (metrics_backend_query_tenant_cached_queries{SERVING})`, "{{tenant}}")}},
-		{title: "Cached samples of the largest tenants", unit: number, help: "The limit of all is 500,000.", noData: noSource,
-			queries: []query{of(`max by (tenant) (metrics_backend_query_tenant_cached_samples{SERVING})`, "{{tenant}}")}},
+		{title: "Cached bytes of the largest tenants", unit: bytes, help: "The limit of all is 320 MiB.", noData: noSource,
+			queries: []query{of(`max by (tenant) (metrics_backend_query_tenant_cached_bytes{SERVING})`, "{{tenant}}")}},
 		{title: "Cache", unit: number, queries: []query{
 			of(`max(metrics_backend_query_cached_queries{SERVING})`, "queries"),
-			of(`max(metrics_backend_query_watched_queries{SERVING})`, "watched queries"),
-			of(`max(metrics_backend_query_cached_samples{SERVING})`, "samples")}},
-		{title: "Memory of cached queries", unit: bytes, queries: []query{of(`max by (pod) (metrics_backend_query_cached_expression_bytes{SERVING})`, "{{pod}}")}},
+			of(`max(metrics_backend_query_watched_queries{SERVING})`, "watched queries")}},
+		{title: "Memory of cached queries", unit: bytes, queries: []query{of(`max by (pod) (metrics_backend_query_cached_bytes{SERVING})`, "{{pod}}")}},
 		{title: "Metrics in discovery", unit: number, queries: []query{
 			of(`max by (group) (metrics_api_discovery_metrics{SERVING})`, "{{group}}"),
 			of(`max by (group) (metrics_api_discovery_omitted_metrics{SERVING})`, "{{group}}, left out")}},

@@ -168,7 +168,8 @@ func (w *world) ObjectQuery(r query.ObjectRequest) (query.MetricQuery, query.Obj
 }
 
 // Evaluate implements query.Source.
-func (w *world) Evaluate(_ context.Context, expression string, at time.Time) (*query.Result, error) {
+func (w *world) Evaluate(_ context.Context, q query.Query, at time.Time) (*query.Result, error) {
+	expression := q.Expression
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked[expression]++

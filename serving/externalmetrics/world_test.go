@@ -79,7 +79,8 @@ type fakeSource struct {
 	failure error
 }
 
-func (f *fakeSource) Evaluate(_ context.Context, expression string, _ time.Time) (*query.Result, error) {
+func (f *fakeSource) Evaluate(_ context.Context, q query.Query, _ time.Time) (*query.Result, error) {
+	expression := q.Expression
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.failure != nil {

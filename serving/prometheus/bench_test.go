@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
 // vectorBody is the answer for n pods as Prometheus writes it.
@@ -36,7 +38,7 @@ func BenchmarkEvaluate(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(len(body)))
 			for b.Loop() {
-				if a, err := w.source.Evaluate(b.Context(), "x", instant); err != nil || len(a.Samples) != n {
+				if a, err := w.source.Evaluate(b.Context(), query.Query{Expression: "x"}, instant); err != nil || len(a.Samples) != n {
 					b.Fatal(err)
 				}
 			}
@@ -66,11 +68,12 @@ func BenchmarkAnswerMemory(b *testing.B) {
 			}, nil)
 			for b.Loop() {
 				before := heap()
-				a, err := w.source.Evaluate(b.Context(), "x", instant)
+				a, err := w.source.Evaluate(b.Context(), query.Query{Expression: "x"}, instant)
 				if err != nil {
 					b.Fatal(err)
 				}
 				b.ReportMetric((heap()-before)/n, "B/sample")
+				b.ReportMetric(float64(a.Bytes)/n, "counted-B/sample")
 				runtime.KeepAlive(a)
 			}
 		})

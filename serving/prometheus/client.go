@@ -6,7 +6,6 @@ package prometheus
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -47,7 +46,7 @@ func (n *connection) call(ctx context.Context, path string, form url.Values, bod
 		return nil, classifyNotJSON(resp, n.credentials)
 	}
 	if resp.ContentLength > body.left && body.whole {
-		return nil, failf(query.ReasonTooLarge, "the answer has %d bytes; %s", resp.ContentLength, n.settings.remedy())
+		return nil, failf(query.ReasonTooLarge, "the answer has %d bytes; %s", resp.ContentLength, body.remedy)
 	}
 	// The bounds are on the decompressed bytes.
 	body.r = resp.Body
@@ -56,25 +55,25 @@ func (n *connection) call(ctx context.Context, path string, form url.Values, bod
 	case err == nil:
 		return e.warnings, n.settings.rejectPartial(e)
 	case body.exceeded:
-		return nil, failf(query.ReasonTooLarge, "the answer is larger than it may be; %s", n.settings.remedy())
+		return nil, failf(query.ReasonTooLarge, "the answer is larger than it may be; %s", body.remedy)
 	case body.err != nil:
 		return nil, classify(ctx, body.err)
 	}
 	return nil, err
 }
 
-// query evaluates an expression as of an instant, and returns the samples and the warnings.
-func (n *connection) query(ctx context.Context, expression string, at time.Time) ([]query.Sample, []string, error) {
-	v := sampleReader{at: at, limit: n.settings.maxSamples, remedy: n.settings.remedy()}
+// query evaluates a query as of an instant, and adds samples and warnings to the result.
+func (n *connection) query(ctx context.Context, q query.Query, at time.Time, result *query.Result) error {
+	bounds := n.settings.bounds(q.Declared)
+	v := sampleReader{at: at, bounds: bounds}
 	warnings, err := n.call(ctx, pathQuery, url.Values{
-		"query": {expression}, "time": {timestamp(at)}, "timeout": {serverTimeout(ctx)},
-	}, &boundedReader{left: n.settings.maxBytes, whole: true}, v.read)
-	return v.samples, warnings, err
-}
-
-// remedy returns what to do about a response that is too large.
-func (s *settings) remedy() string {
-	return fmt.Sprintf("maxResponseSize is %d bytes, which is at most %d samples: aggregate more in the query, or raise it", s.maxBytes, s.maxSamples)
+		"query": {q.Expression}, "time": {timestamp(at)}, "timeout": {serverTimeout(ctx)},
+	}, &boundedReader{left: bounds.bytes, remedy: bounds.remedy, whole: true}, v.read)
+	result.Samples, result.Warnings, result.Bytes = v.samples, cleanWarnings(warnings, n.credentials), v.size
+	for _, w := range result.Warnings {
+		result.Bytes += len(w)
+	}
+	return err
 }
 
 // request uses POST or, if that is refused, GET: some proxies forbid POST.
@@ -147,8 +146,10 @@ type boundedReader struct {
 	left int64
 	// maxItem limits the bytes of an item, if not 0, and item counts those of the current one.
 	maxItem, item int64
-	// whole is set if a part of the response is of no use.
+	// whole is set if a part of the response is of no use; then remedy is what to do about a
+	// longer one.
 	whole    bool
+	remedy   string
 	exceeded bool
 	err      error
 }

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
@@ -139,11 +140,11 @@ func skip(d *json.Decoder) error {
 // sampleReader decodes the samples of a query's response.
 type sampleReader struct {
 	// at is the instant of the query.
-	at time.Time
-	// limit is the maximum number of samples, and remedy what to do about more.
-	limit   int
-	remedy  string
+	at      time.Time
+	bounds  bounds
 	samples []query.Sample
+	// size is about what the samples take in memory, with each text once.
+	size int
 	// texts interns names and values of labels, most of which are in many samples.
 	texts map[string]string
 }
@@ -156,6 +157,7 @@ func (v *sampleReader) intern(text string) string {
 		v.texts = map[string]string{}
 	}
 	v.texts[text] = text
+	v.size += len(text) + 8 // the mean that the allocator adds
 	return text
 }
 
@@ -223,13 +225,26 @@ func (v *sampleReader) sample(d *json.Decoder) error {
 	if s.Metric == nil {
 		return fmt.Errorf("sample %d has no metric", len(v.samples)+1)
 	}
+	delete(s.Metric, "__name__")
 	labels := make(map[string]string, len(s.Metric))
 	for name, value := range s.Metric {
-		if name != "__name__" {
-			labels[v.intern(name)] = v.intern(value)
+		if longest := max(len(name), len(value)); v.bounds.label > 0 && longest > v.bounds.label {
+			return failf(query.ReasonTooLarge, "the label %q of a series has %d bytes, and that of a declared metric may have %d: shorten it in spec.query, or aggregate it away", text.Printable(name, 100), longest, v.bounds.label)
 		}
+		labels[v.intern(name)] = v.intern(value)
 	}
 	return v.add(labels, s.Value)
+}
+
+// sampleSize returns about what a sample takes in memory without the text of its n labels: Go's maps
+// have groups of eight entries, and twice as many when seven in eight are used.
+func sampleSize(n int) int {
+	const fixed, group = 120, 288 // fixed with its place in a result, and in the index of one
+	groups := 1
+	for n > 8 && n > 7*groups {
+		groups *= 2
+	}
+	return fixed + groups*group
 }
 
 // maxAhead is how much later than the instant of the query a sample may be: some servers round.
@@ -237,8 +252,8 @@ const maxAhead = time.Minute
 
 func (v *sampleReader) add(labels map[string]string, p pair) error {
 	switch {
-	case len(v.samples) == v.limit:
-		return failf(query.ReasonTooLarge, "the answer has more samples than it may; %s", v.remedy)
+	case len(v.samples) == v.bounds.samples:
+		return failf(query.ReasonTooLarge, "the answer has more samples than it may; %s", v.bounds.remedy)
 	case p.time.IsZero():
 		return fmt.Errorf("sample %d has no value", len(v.samples)+1)
 	case p.time.Sub(v.at) > maxAhead:
@@ -246,6 +261,7 @@ func (v *sampleReader) add(labels map[string]string, p pair) error {
 			p.time.UTC().Format(time.RFC3339), v.at.UTC().Format(time.RFC3339))
 	}
 	v.samples = append(v.samples, query.Sample{Labels: labels, Value: p.value, Time: p.time})
+	v.size += sampleSize(len(labels))
 	return nil
 }
 

@@ -4,13 +4,16 @@
 package prometheus
 
 import (
+	"fmt"
 	"io"
 	"log"
 	"math"
 	"net/http"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,12 +95,12 @@ func TestEvaluate(t *testing.T) {
 				asked = r.PostForm
 				answers("application/json", tc.body)(rw, r)
 			}, func(s *v1alpha1.PrometheusSource) { s.PartialResponse = tc.partial })
-			got, err := w.source.Evaluate(t.Context(), tc.expression, instant)
+			got, err := w.source.Evaluate(t.Context(), query.Query{Expression: tc.expression}, instant)
 			if err != nil {
 				t.Fatal(err)
 			}
 			tc.want.Time = instant
-			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty(), cmpopts.EquateNaNs(), cmpopts.IgnoreUnexported(query.Result{})); diff != "" {
+			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty(), cmpopts.EquateNaNs(), cmpopts.IgnoreUnexported(query.Result{}), cmpopts.IgnoreFields(query.Result{}, "Bytes")); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)
 			}
 			want := url.Values{"query": {tc.expression}, "time": {"1700000000"}, "timeout": {"4s"}}
@@ -121,7 +124,7 @@ func TestEvaluateRefused(t *testing.T) {
 	}, nil)
 	for _, wait := range []time.Duration{0, time.Minute, postOnlyTime} {
 		w.clock.Step(wait)
-		if _, err := w.source.Evaluate(t.Context(), "up", instant); failureIn(t, err).Reason != query.ReasonUnauthorized {
+		if _, err := w.source.Evaluate(t.Context(), query.Query{Expression: "up"}, instant); failureIn(t, err).Reason != query.ReasonUnauthorized {
 			t.Error(err)
 		}
 	}
@@ -143,7 +146,7 @@ func TestEvaluateWithoutPOST(t *testing.T) {
 			}
 			answers("application/json", `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1700000000,"1"]}]}}`)(rw, r)
 		}, nil)
-		if got, err := w.source.Evaluate(t.Context(), "up", instant); err != nil || len(got.Samples) != 1 {
+		if got, err := w.source.Evaluate(t.Context(), query.Query{Expression: "up"}, instant); err != nil || len(got.Samples) != 1 {
 			t.Errorf("HTTP %d to POST: %v, %v", code, got, err)
 		}
 	}
@@ -178,7 +181,7 @@ func TestQueryParameters(t *testing.T) {
 		}
 	})
 	evaluate := func() {
-		if _, err := w.source.Evaluate(t.Context(), "up", instant); err != nil {
+		if _, err := w.source.Evaluate(t.Context(), query.Query{Expression: "up"}, instant); err != nil {
 			t.Error(err)
 		}
 	}
@@ -208,7 +211,119 @@ func TestEvaluateLongQuery(t *testing.T) {
 		answers("application/json", `{"status":"success","data":{"resultType":"vector","result":[]}}`)(rw, r)
 	}, nil)
 	long := `x{pod=~"` + strings.Repeat("some-pod|", 20000) + `"}`
-	if _, err := w.source.Evaluate(t.Context(), long, instant); err != nil {
+	if _, err := w.source.Evaluate(t.Context(), query.Query{Expression: long}, instant); err != nil {
 		t.Error(err)
+	}
+}
+
+// endless writes before and then more samples or text than anybody may read, until the client has gone,
+// and adds what it wrote to sent.
+func endless(before, again string, sent *atomic.Int64) http.HandlerFunc {
+	again = strings.Repeat(again, 1+(64<<10)/len(again))
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, err := w.Write([]byte(before))
+		for n := 0; err == nil && n < 256<<20; n += len(again) {
+			_, err = w.Write([]byte(again))
+			sent.Add(int64(len(again)))
+		}
+	}
+}
+
+// A declared metric's response is read up to its limits, labels included; that of a rule up to
+// maxResponseSize.
+func TestDeclaredLimits(t *testing.T) {
+	var sent atomic.Int64
+	label := func(name, value int) http.HandlerFunc {
+		return answers("application/json", vectorOf(fmt.Sprintf(`{"metric":{"%s":"%s"},"value":[1700000000,"1"]}`, strings.Repeat("n", name), strings.Repeat("v", value))))
+	}
+	const longest, much = query.MaxLabelBytes, "limit of a declared metric is 1048576 bytes, which is at most 16385 samples: aggregate more in spec.query, and keep fewer labels"
+	tests := map[string]struct {
+		handler      http.HandlerFunc
+		rule         bool
+		maxSize      string
+		want         string // in the message
+		sentAtMostMB int64
+	}{
+		"longest label":           {handler: label(longest, longest)},
+		"longer value":            {handler: label(1, longest+1), want: `the label "n" of a series has 4097 bytes, and that of a declared metric may have 4096: shorten it in spec.query, or aggregate it away`},
+		"longer name":             {handler: label(longest+1, 1), want: "4097 bytes"},
+		"longer value of a rule":  {handler: label(1, 8<<20), rule: true},
+		"label of 12 MB":          {handler: label(1, 12<<20), want: much},
+		"endless label":           {handler: endless(`{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":"`, "x", &sent), want: much, sentAtMostMB: 8},
+		"endless samples":         {handler: endless(`{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"1"]}`, `,{"metric":{},"value":[1,"1"]}`, &sent), want: much, sentAtMostMB: 8},
+		"endless result, no type": {handler: endless(`{"status":"success","data":{"result":[1`, `,1`, &sent), want: much, sentAtMostMB: 8},
+		"endless label of a rule": {handler: endless(`{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":"`, "x", &sent), rule: true, want: "maxResponseSize is 33554432 bytes", sentAtMostMB: 48},
+		"lower maxResponseSize":   {handler: label(1, 8<<20), maxSize: "64Ki", want: "maxResponseSize is 65536 bytes"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			sent.Store(0)
+			w := newWorld(t, test.handler, func(s *v1alpha1.PrometheusSource) {
+				s.MaxResponseSize = test.maxSize
+			})
+			got, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x", Declared: !test.rule}, instant)
+			if test.want == "" {
+				if err != nil || len(got.Samples) != 1 {
+					t.Errorf("%v (%v)", got, err)
+				}
+				return
+			}
+			if f := failureIn(t, err); f.Reason != query.ReasonTooLarge || !strings.Contains(f.Message, test.want) {
+				t.Errorf("%s: %s", f.Reason, f.Message)
+			}
+			if n := sent.Load() >> 20; n > test.sentAtMostMB {
+				t.Errorf("%d MB were sent", n)
+			}
+		})
+	}
+}
+
+// The bytes of a result are what it keeps alive, whether its texts differ or not.
+func TestResultBytes(t *testing.T) {
+	heap := func() float64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapAlloc)
+	}
+	const n = 4000
+	samples := func(labels int, value func(i, label int) string) string {
+		var b strings.Builder
+		for i := range n {
+			b.WriteString(`,{"metric":{"__name__":"x"`)
+			for l := range labels {
+				fmt.Fprintf(&b, `,"label_%d":"%s"`, l, value(i, l))
+			}
+			b.WriteString(`},"value":[1700000000,"1"]}`)
+		}
+		return vectorOf(b.String()[1:])
+	}
+	same := func(int, int) string { return "the-same-value" }
+	long := strings.Repeat("x", 1000)
+	tests := map[string]string{
+		"equal values":  samples(2, same),
+		"other values":  samples(8, func(i, l int) string { return fmt.Sprintf("value-%d-of-%d", i, l) }),
+		"many labels":   samples(40, same),
+		"long values":   samples(1, func(i, _ int) string { return fmt.Sprint(i, long) }),
+		"escaped":       samples(1, func(i, _ int) string { return fmt.Sprint(i, `\u0041`, long) }),
+		"a large label": vectorOf(`{"metric":{"a":"` + strings.Repeat("x", 4<<20) + `"},"value":[1700000000,"1"]}`),
+	}
+	for name, body := range tests {
+		t.Run(name, func(t *testing.T) {
+			read := func() ([]query.Sample, int) {
+				v := sampleReader{at: instant, bounds: bounds{samples: n}}
+				if _, err := readEnvelope(strings.NewReader(body), v.read); err != nil {
+					t.Fatal(err)
+				}
+				return v.samples, v.size
+			}
+			before := heap()
+			held, counted := read()
+			if kept := heap() - before; kept < 0.6*float64(counted) || kept > 1.3*float64(counted) {
+				t.Errorf("%d bytes are counted, and %.0f kept", counted, kept)
+			}
+			runtime.KeepAlive(held)
+		})
 	}
 }

@@ -191,7 +191,7 @@ func TestEvaluateFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, tc.handler, tc.change)
 			w.secrets.set("login", map[string]string{"token": "t0p-secret\n"})
-			got, err := w.source.Evaluate(t.Context(), "x", instant)
+			got, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant)
 			f := failureIn(t, err)
 			if got != nil || f.Reason != tc.reason {
 				t.Fatalf("answer %v, reason %s, want %s: %s", got, f.Reason, tc.reason, f.Message)
@@ -246,7 +246,7 @@ func TestEvaluateCompressed(t *testing.T) {
 		_, _ = io.WriteString(z, oneSample)
 		_ = z.Close()
 	}, nil)
-	if a, err := w.source.Evaluate(t.Context(), "x", instant); err != nil || len(a.Samples) != 1 {
+	if a, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant); err != nil || len(a.Samples) != 1 {
 		t.Errorf("answer %v, %v", a, err)
 	}
 }
@@ -277,7 +277,7 @@ func TestConnectionFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, answers("application/json", oneSample), tc.change)
 			w.secrets.set("bad", map[string]string{"text": "not a certificate", "blank": " \n", "lines": "a\nb"})
-			_, err := w.source.Evaluate(t.Context(), "x", instant)
+			_, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant)
 			if f := failureIn(t, err); f.Reason != tc.reason || !strings.Contains(f.Message, tc.says) {
 				t.Errorf("%s: %s; want %s: %s", f.Reason, f.Message, tc.reason, tc.says)
 			}
@@ -310,7 +310,7 @@ func TestApplyRefuses(t *testing.T) {
 			t.Errorf("header %q was accepted", name)
 		}
 	}
-	if _, err := w.source.Evaluate(t.Context(), "x", instant); err != nil {
+	if _, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant); err != nil {
 		t.Error(err)
 	}
 }
@@ -326,7 +326,7 @@ func TestEvaluateCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := w.source.Evaluate(ctx, "x", instant)
+		_, err := w.source.Evaluate(ctx, query.Query{Expression: "x"}, instant)
 		done <- err
 	}()
 	<-asked
@@ -351,7 +351,7 @@ func TestEvaluateAfterRetryAfter(t *testing.T) {
 	}, nil)
 	w.clock.SetTime(time.Unix(1000, 0))
 	for _, says := range []string{"HTTP 429: slow down", "not asked until 1970-01-01T00:17:40Z"} {
-		_, err := w.source.Evaluate(t.Context(), "x", instant)
+		_, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant)
 		if f := failureIn(t, err); f.Reason != query.ReasonBadStatus || !strings.Contains(f.Message, says) {
 			t.Errorf("%s: %s", f.Reason, f.Message)
 		}
@@ -361,7 +361,7 @@ func TestEvaluateAfterRetryAfter(t *testing.T) {
 	}
 	// No server decides for longer than a minute.
 	w.clock.SetTime(time.Unix(1061, 0))
-	if _, err := w.source.Evaluate(t.Context(), "x", instant); err != nil {
+	if _, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant); err != nil {
 		t.Error(err)
 	}
 }

@@ -27,9 +27,9 @@ func FuzzAnswer(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	const limit = 5
+	const limit, longest = 5, 20
 	f.Fuzz(func(t *testing.T, body []byte) {
-		v := sampleReader{at: instant, limit: limit, remedy: "ask for less"}
+		v := sampleReader{at: instant, bounds: bounds{samples: limit, label: longest, remedy: "ask for less"}}
 		_, err := readEnvelope(strings.NewReader(string(body)), v.read)
 		if len(v.samples) > limit {
 			t.Errorf("%d samples", len(v.samples))
@@ -38,13 +38,20 @@ func FuzzAnswer(f *testing.F) {
 			if !json.Valid(body) {
 				t.Error("an answer that is not JSON was accepted")
 			}
+			size := 0
 			for _, s := range v.samples {
+				for name, value := range s.Labels {
+					size = max(size, len(name), len(value))
+				}
 				if s.Labels == nil || s.Labels["__name__"] != "" || s.Time.IsZero() || s.Time.Sub(instant) > maxAhead {
 					t.Errorf("sample %+v", s)
 				}
 				if _, err := s.Time.MarshalJSON(); err != nil {
 					t.Error(err)
 				}
+			}
+			if size > longest || size > v.size {
+				t.Errorf("a label of %d bytes, of %d", size, v.size)
 			}
 			return
 		}

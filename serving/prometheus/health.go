@@ -140,7 +140,6 @@ func (s *Source) watchHealth(ctx context.Context) {
 func (s *Source) probe(ctx context.Context, at time.Time) {
 	// Health has the error.
 	_ = s.request(ctx, forProbe, func(ctx context.Context, n *connection) error {
-		_, _, err := n.query(ctx, probeExpression, at)
-		return err
+		return n.query(ctx, query.Query{Expression: probeExpression}, at, &query.Result{})
 	})
 }

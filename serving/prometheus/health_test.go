@@ -125,7 +125,7 @@ func TestHealthOfABusySource(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		for range 100 {
 			time.Sleep(5 * time.Second)
-			if _, err := b.source.Evaluate(t.Context(), "busy", time.Now()); err != nil {
+			if _, err := b.source.Evaluate(t.Context(), query.Query{Expression: "busy"}, time.Now()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -163,7 +163,7 @@ func TestHealthAfterOneFailedQuery(t *testing.T) {
 					bad(w, r)
 				})
 				for range 3 {
-					if _, err := b.source.Evaluate(t.Context(), "bad", time.Now()); err == nil {
+					if _, err := b.source.Evaluate(t.Context(), query.Query{Expression: "bad"}, time.Now()); err == nil {
 						t.Fatal("no error")
 					}
 					time.Sleep(minProbeInterval)
@@ -180,7 +180,7 @@ func TestHealthAfterManyFailedQueries(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		time.Sleep(10 * time.Second)
 		b.answers(hangs)
-		if _, err := b.source.Evaluate(t.Context(), "x", time.Now()); failureIn(t, err).Reason != query.ReasonTimeout {
+		if _, err := b.source.Evaluate(t.Context(), query.Query{Expression: "x"}, time.Now()); failureIn(t, err).Reason != query.ReasonTimeout {
 			t.Errorf("%v", err)
 		}
 		time.Sleep(10 * time.Second)
@@ -189,7 +189,7 @@ func TestHealthAfterManyFailedQueries(t *testing.T) {
 		time.Sleep(time.Minute)
 		b.health(t, want)
 		b.answers(good)
-		if _, err := b.source.Evaluate(t.Context(), "x", time.Now()); err != nil {
+		if _, err := b.source.Evaluate(t.Context(), query.Query{Expression: "x"}, time.Now()); err != nil {
 			t.Error(err)
 		}
 		b.health(t, v1alpha1.SourceHealth{Healthy: true, Since: b.since(90 * time.Second)})
@@ -212,13 +212,13 @@ func TestHealthAfterPartialResponses(t *testing.T) {
 			Message: "a part of the server did not answer, so data is missing (partialResponse: Accept would use the rest): store down",
 		}
 		for range 3 {
-			if _, err := b.source.Evaluate(t.Context(), "missing", time.Now()); failureIn(t, err).Reason != query.ReasonPartialResponse {
+			if _, err := b.source.Evaluate(t.Context(), query.Query{Expression: "missing"}, time.Now()); failureIn(t, err).Reason != query.ReasonPartialResponse {
 				t.Errorf("%v", err)
 			}
 			for range 5 {
 				b.health(t, want)
 				time.Sleep(9 * time.Second)
-				if _, err := b.source.Evaluate(t.Context(), "there", time.Now()); err != nil {
+				if _, err := b.source.Evaluate(t.Context(), query.Query{Expression: "there"}, time.Now()); err != nil {
 					t.Error(err)
 				}
 			}
@@ -230,7 +230,7 @@ func TestHealthAfterPartialResponses(t *testing.T) {
 		time.Sleep(partialTime)
 		healthy()
 
-		if _, err := b.source.Evaluate(t.Context(), "missing", time.Now()); err == nil {
+		if _, err := b.source.Evaluate(t.Context(), query.Query{Expression: "missing"}, time.Now()); err == nil {
 			t.Error("a partial response was accepted")
 		}
 		spec := v1alpha1.PrometheusSource{URL: "http://prometheus.example", PartialResponse: v1alpha1.PartialResponseAccept}
@@ -270,7 +270,7 @@ func TestMaxRequests(t *testing.T) {
 		failed := make(chan error, 200)
 		for range 200 {
 			asked.Go(func() {
-				if _, err := b.source.Evaluate(t.Context(), "x", time.Now()); err != nil {
+				if _, err := b.source.Evaluate(t.Context(), query.Query{Expression: "x"}, time.Now()); err != nil {
 					failed <- err
 				}
 			})

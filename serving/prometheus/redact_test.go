@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
 // Whatever a server echoes, and wherever, no credential reaches a caller.
@@ -68,7 +70,7 @@ func TestRedaction(t *testing.T) {
 			t.Run(of+" in "+where, func(t *testing.T) {
 				w := newWorld(t, func(w http.ResponseWriter, r *http.Request) { tell(w, echo(r)) }, change)
 				w.secrets.set("login", data)
-				answer, err := w.source.Evaluate(t.Context(), "x", instant)
+				answer, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant)
 				var told string
 				if err != nil {
 					told = err.Error()

@@ -73,7 +73,7 @@ func TestRotation(t *testing.T) {
 			for _, turn := range []string{"one", "two", "", "three"} {
 				if turn == "" {
 					w.secrets.remove("login")
-					_, err := w.source.Evaluate(t.Context(), "x", instant)
+					_, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant)
 					if f := failureIn(t, err); f.Reason != query.ReasonCredentials {
 						t.Errorf("without a Secret: %v", err)
 					}
@@ -83,7 +83,7 @@ func TestRotation(t *testing.T) {
 					continue
 				}
 				w.secrets.set("login", tc.secret(turn))
-				if _, err := w.source.Evaluate(t.Context(), "x", instant); err != nil {
+				if _, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant); err != nil {
 					t.Fatal(err)
 				}
 				if got := shown.Load(); got != tc.want(turn) {
@@ -112,13 +112,13 @@ func TestAnotherSecret(t *testing.T) {
 			w.secrets.set("new", map[string]string{"token": "new-token"})
 			ask := func(want string) {
 				t.Helper()
-				if _, err := w.source.Evaluate(t.Context(), "x", instant); err != nil || shown.Load() != want {
+				if _, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant); err != nil || shown.Load() != want {
 					t.Errorf("the server saw %q, want %q; error %v", shown.Load(), want, err)
 				}
 			}
 			fails := func(says string) {
 				t.Helper()
-				_, err := w.source.Evaluate(t.Context(), "x", instant)
+				_, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant)
 				if f := failureIn(t, err); f.Reason != query.ReasonCredentials || !strings.Contains(f.Message, says) {
 					t.Errorf("%v, want it to say %q", f, says)
 				}
@@ -200,19 +200,19 @@ func TestRotationOfClientCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer source.Close()
-	if _, err := source.Evaluate(t.Context(), "x", instant); failureIn(t, err).Reason != query.ReasonCredentials {
+	if _, err := source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant); failureIn(t, err).Reason != query.ReasonCredentials {
 		t.Errorf("without a certificate: %v", err)
 	}
 	first, firstKey := keyPair(t, "first")
 	second, secondKey := keyPair(t, "second")
 	secrets.set("client", map[string]string{"tls.crt": first, "tls.key": secondKey})
-	if _, err := source.Evaluate(t.Context(), "x", instant); failureIn(t, err).Reason != query.ReasonCredentials {
+	if _, err := source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant); failureIn(t, err).Reason != query.ReasonCredentials {
 		t.Errorf("with another's key: %v", err)
 	}
 	var seen []string
 	for _, pair := range [][2]string{{first, firstKey}, {second, secondKey}} {
 		secrets.set("client", map[string]string{"tls.crt": pair[0], "tls.key": pair[1]})
-		if _, err := source.Evaluate(t.Context(), "x", instant); err != nil {
+		if _, err := source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant); err != nil {
 			t.Fatal(err)
 		}
 		seen = append(seen, peers.Load().(string))
@@ -232,7 +232,7 @@ func TestRotationOfAuthority(t *testing.T) {
 		reason query.Reason
 	}{{pem: good}, {pem: other, reason: query.ReasonCertificateUntrusted}, {pem: other + good}, {pem: "garbage", reason: query.ReasonCredentials}, {pem: good}} {
 		w.secrets.set("ca", map[string]string{"ca.crt": turn.pem})
-		_, err := w.source.Evaluate(t.Context(), "x", instant)
+		_, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant)
 		switch {
 		case turn.reason == "" && err != nil:
 			t.Errorf("turn %d: %v", i, err)
@@ -260,7 +260,7 @@ func TestRotationWithRequestsUnderWay(t *testing.T) {
 		extra, _ := keyPair(t, "extra")
 		w.secrets.set("ca", map[string]string{"ca.crt": good + extra})
 		go func() {
-			_, err := w.source.Evaluate(t.Context(), "x", instant)
+			_, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant)
 			done <- err
 		}()
 		<-asked
@@ -284,7 +284,7 @@ func TestSkippedVerification(t *testing.T) {
 	w := newWorld(t, answers("application/json", oneSample), func(s *v1alpha1.PrometheusSource) {
 		s.TLS = v1alpha1.SourceTLS{InsecureSkipVerify: true, ServerName: "anything.example"}
 	})
-	if _, err := w.source.Evaluate(t.Context(), "x", instant); err != nil {
+	if _, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant); err != nil {
 		t.Error(err)
 	}
 }
@@ -298,7 +298,7 @@ func TestOldTLS(t *testing.T) {
 	defer s.Close()
 	w := newWorld(t, answers("application/json", oneSample), func(spec *v1alpha1.PrometheusSource) { spec.URL = s.URL })
 	w.secrets.set("ca", map[string]string{"ca.crt": certificatePEM(s)})
-	_, err := w.source.Evaluate(t.Context(), "x", instant)
+	_, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant)
 	if f := failureIn(t, err); f.Reason != query.ReasonConnectionFailed {
 		t.Errorf("%s: %s", f.Reason, f.Message)
 	}
@@ -313,7 +313,7 @@ func TestAnotherTenantWithAnotherSecret(t *testing.T) {
 	})
 	w.secrets.set("old", map[string]string{"token": "old-token"})
 	w.secrets.yet("new", errors.New("Forbidden"))
-	if _, err := w.source.Evaluate(t.Context(), "x", instant); err != nil {
+	if _, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant); err != nil {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*v1alpha1.PrometheusSource){
@@ -330,7 +330,7 @@ func TestAnotherTenantWithAnotherSecret(t *testing.T) {
 		if err := w.source.Apply(spec); err != nil {
 			t.Fatal(err)
 		}
-		answer, err := w.source.Evaluate(t.Context(), "x", instant)
+		answer, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant)
 		if err == nil {
 			t.Fatalf("%s: tenant b is answered %v of tenant a", name, answer.Samples)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
 // minSampleSize is less than the size of a labelled sample in JSON. It limits the samples of a
@@ -32,9 +33,8 @@ type settings struct {
 	timeout        time.Duration
 	seriesInterval time.Duration
 	seriesMaxAge   time.Duration
-	// maxBytes and maxSamples limit the response to a query.
-	maxBytes   int64
-	maxSamples int
+	// maxBytes limits the response to a query.
+	maxBytes int64
 	// seriesTimeout, seriesResponseBytes and seriesBytes limit a lookup of series.
 	seriesTimeout                    time.Duration
 	seriesResponseBytes, seriesBytes int64
@@ -98,7 +98,6 @@ func newSettings(given *v1alpha1.PrometheusSource) (*settings, error) {
 			return nil, fmt.Errorf("%s: it must be longer than 0", name)
 		}
 	}
-	s.maxSamples = int(min(s.maxBytes/minSampleSize+1, math.MaxInt32))
 	return s, nil
 }
 
@@ -108,6 +107,31 @@ func (s *settings) sameData(o *settings) bool {
 	return s.endpoint == o.endpoint && s.parameters == o.parameters && slices.EqualFunc(s.spec.Headers, o.spec.Headers, func(a, b v1alpha1.SourceHeader) bool {
 		return a.Name == b.Name && a.Value == b.Value
 	})
+}
+
+// bounds limit the response to a query.
+type bounds struct {
+	bytes   int64
+	samples int
+	// label limits the bytes of the name and of the value of a label, if not 0.
+	label int
+	// remedy is what to do about a response beyond them.
+	remedy string
+}
+
+// bounds returns those of the spec, or lower ones for a declared metric.
+func (s *settings) bounds(declared bool) bounds {
+	b := bounds{bytes: s.maxBytes}
+	limit, remedy := "maxResponseSize is", "aggregate more in the query, or raise it"
+	if declared {
+		b.label = query.MaxLabelBytes
+		if b.bytes > query.MaxDeclaredBytes {
+			b.bytes, limit, remedy = query.MaxDeclaredBytes, "the limit of a declared metric is", "aggregate more in spec.query, and keep fewer labels"
+		}
+	}
+	b.samples = int(min(b.bytes/minSampleSize+1, math.MaxInt32))
+	b.remedy = fmt.Sprintf("%s %d bytes, which is at most %d samples: %s", limit, b.bytes, b.samples, remedy)
+	return b
 }
 
 func (s *settings) discovery() series.Settings {

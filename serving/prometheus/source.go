@@ -166,13 +166,9 @@ func (s *Source) Close() {
 //
 // The samples have the time of the evaluation, as in all results of PromQL. The data may be older,
 // by up to the server's lookback (5m by default) and the Window.
-func (s *Source) Evaluate(ctx context.Context, expression string, at time.Time) (*query.Result, error) {
-	result := &query.Result{Time: at, Window: promql.Window(expression)}
-	err := s.request(ctx, forQuery, func(ctx context.Context, n *connection) error {
-		samples, warnings, err := n.query(ctx, expression, at)
-		result.Samples, result.Warnings = samples, cleanWarnings(warnings, n.credentials)
-		return err
-	})
+func (s *Source) Evaluate(ctx context.Context, q query.Query, at time.Time) (*query.Result, error) {
+	result := &query.Result{Time: at, Window: promql.Window(q.Expression)}
+	err := s.request(ctx, forQuery, func(ctx context.Context, n *connection) error { return n.query(ctx, q, at, result) })
 	if err != nil {
 		return nil, err
 	}

@@ -22,9 +22,8 @@ type cache struct {
 	total   usage
 }
 
-// usage counts cached queries, bytes of their expressions, samples of their results, and
-// waiting requests.
-type usage struct{ queries, bytes, samples, waiting int }
+// usage counts cached queries, bytes of their expressions and results, and waiting requests.
+type usage struct{ queries, bytes, waiting int }
 
 // tenantUsage is the usage of one tenant.
 type tenantUsage struct {
@@ -113,8 +112,8 @@ func (c *cache) getOrAdd(q Query, now time.Time) (*entry, error) {
 		}
 		if !c.evict(measure, measure(own), nil) {
 			return nil, &EvaluationError{Time: now, Failure: &Failure{Source: q.Source, Reason: ReasonOverloaded, Message: fmt.Sprintf(
-				"this server has %d cached queries, %d of them of %s, that are watched or being evaluated: use fewer different metrics and shorter selectors",
-				c.total.queries, own.queries, describeTenant(q.Tenant))}}
+				"this server has %d cached queries of %d bytes, %d of them with %d bytes of %s, that are watched or being evaluated: use fewer different metrics, shorter selectors and smaller results",
+				c.total.queries, c.total.bytes, own.queries, own.bytes, describeTenant(q.Tenant))}}
 		}
 	}
 }
@@ -170,35 +169,33 @@ func (c *cache) use(t *tenantUsage, more usage) {
 	for _, u := range []*usage{&t.usage, &c.total} {
 		u.queries += more.queries
 		u.bytes += more.bytes
-		u.samples += more.samples
 		u.waiting += more.waiting
 	}
 	cachedQueries.Set(float64(c.total.queries))
-	cachedExpressionBytes.Set(float64(c.total.bytes))
-	cachedSamples.Set(float64(c.total.samples))
+	cachedBytes.Set(float64(c.total.bytes))
 }
 
 // setResult makes a result the last one of its query, or returns why it cannot be cached.
 func (c *cache) setResult(e *entry, result *Result) *Failure {
-	more := len(result.Samples)
+	more := result.Bytes
 	if e.lastResult != nil {
-		more -= len(e.lastResult.Samples)
+		more -= e.lastResult.Bytes
 	}
-	for more > 0 && !fair(e.tenant.samples, c.total.samples, more, c.limits.MaxCachedSamples) {
-		if !c.evict(func(u usage) int { return u.samples }, e.tenant.samples, e) {
+	for more > 0 && !fair(e.tenant.bytes, c.total.bytes, more, c.limits.MaxCachedBytes) {
+		if !c.evict(func(u usage) int { return u.bytes }, e.tenant.bytes, e) {
 			return &Failure{Source: e.query.Source, Reason: ReasonTooLarge, Message: fmt.Sprintf(
-				"the cached results of this server have %d samples, %d of them of %s, and with the %d of this one fewer than that would be left to others of %d: aggregate in the query",
-				c.total.samples, e.tenant.samples, describeTenant(e.query.Tenant), len(result.Samples), c.limits.MaxCachedSamples)}
+				"the cached queries of this server and their results have %d bytes, %d of them of %s, and with the %d of this one fewer than that would be left to others of %d: aggregate in the query, and keep fewer labels",
+				c.total.bytes, e.tenant.bytes, describeTenant(e.query.Tenant), result.Bytes, c.limits.MaxCachedBytes)}
 		}
 	}
-	c.use(e.tenant, usage{samples: more})
+	c.use(e.tenant, usage{bytes: more})
 	e.lastResult = result
 	return nil
 }
 
 func (c *cache) dropResult(e *entry) {
 	if e.lastResult != nil {
-		c.use(e.tenant, usage{samples: -len(e.lastResult.Samples)})
+		c.use(e.tenant, usage{bytes: -e.lastResult.Bytes})
 		e.lastResult = nil
 	}
 }

@@ -16,18 +16,18 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// resultOf returns results with n samples.
+// resultOf returns results of n kilobytes.
 func resultOf(n int) func(context.Context, string, time.Time) (*Result, error) {
 	return func(_ context.Context, _ string, at time.Time) (*Result, error) {
-		return &Result{Time: at, Samples: make([]Sample, n)}, nil
+		return &Result{Time: at, Samples: make([]Sample, n), Bytes: n * 1000}, nil
 	}
 }
 
-// cached returns the number of cached queries and samples.
-func (f *fixture) cached() (queries, samples int) {
+// cached returns the number of cached queries, and the kilobytes of their results.
+func (f *fixture) cached() (queries, kilobytes int) {
 	f.Evaluator.mu.Lock()
 	defer f.Evaluator.mu.Unlock()
-	return len(f.cache.entries), f.cache.total.samples
+	return len(f.cache.entries), f.cache.total.bytes / 1000
 }
 
 func TestQueriesExpire(t *testing.T) {
@@ -42,13 +42,13 @@ func TestQueriesExpire(t *testing.T) {
 			time.Sleep(15 * time.Second)
 			_, _ = f.query(testQuery("often"))
 		}
-		if queries, samples := f.cached(); queries != 3 || samples != 30 {
-			t.Errorf("%d queries with %d samples", queries, samples)
+		if queries, kilobytes := f.cached(); queries != 3 || kilobytes != 30 {
+			t.Errorf("%d queries with %d kB", queries, kilobytes)
 		}
 		stop()
 		time.Sleep(5 * time.Hour)
-		if queries, samples := f.cached(); queries != 0 || samples != 0 {
-			t.Errorf("in the end %d queries with %d samples", queries, samples)
+		if queries, kilobytes := f.cached(); queries != 0 || kilobytes != 0 {
+			t.Errorf("in the end %d queries with %d kB", queries, kilobytes)
 		}
 		f.Evaluator.mu.Lock()
 		defer f.Evaluator.mu.Unlock()
@@ -78,15 +78,15 @@ func TestMaxQueries(t *testing.T) {
 	})
 }
 
-func TestMaxCachedSamples(t *testing.T) {
-	withFixture(t, Limits{MaxCachedSamples: 160}, func(t *testing.T, f *fixture, s *fakeSource) {
+func TestMaxCachedBytes(t *testing.T) {
+	withFixture(t, Limits{MaxCachedBytes: 160_100}, func(t *testing.T, f *fixture, s *fakeSource) {
 		s.setEvaluate(resultOf(40))
 		for i := range 10 {
 			if _, err := f.Query(t.Context(), testQuery(fmt.Sprint(i))); err != nil {
 				t.Fatal(err)
 			}
-			if _, samples := f.cached(); samples > 80 {
-				t.Fatalf("%d samples", samples)
+			if _, kilobytes := f.cached(); kilobytes > 80 {
+				t.Fatalf("%d kB", kilobytes)
 			}
 		}
 		var mu sync.Mutex
@@ -114,12 +114,12 @@ func TestMaxResultAge(t *testing.T) {
 		synctest.Wait()
 		s.setEvaluate(down)
 		time.Sleep(9 * time.Minute)
-		if _, samples := f.cached(); samples != 40 {
-			t.Errorf("%d samples", samples)
+		if _, kilobytes := f.cached(); kilobytes != 40 {
+			t.Errorf("%d kB", kilobytes)
 		}
 		time.Sleep(2 * time.Minute)
-		if _, samples := f.cached(); samples != 0 {
-			t.Errorf("%d samples that are too old", samples)
+		if _, kilobytes := f.cached(); kilobytes != 0 {
+			t.Errorf("%d kB that are too old", kilobytes)
 		}
 	})
 }

@@ -121,7 +121,7 @@ func (v *Evaluator) start(ev *evaluation, now time.Time) {
 func (v *Evaluator) run(ctx context.Context, ev *evaluation) {
 	defer ev.cancel()
 	started := v.clock.Now()
-	result, err := evaluateRecovered(ctx, ev.source, ev.entry.query.Expression, ev.at)
+	result, err := evaluateRecovered(ctx, ev.source, ev.entry.query, ev.at)
 	var failure *Failure
 	switch {
 	case err != nil:
@@ -132,20 +132,20 @@ func (v *Evaluator) run(ctx context.Context, ev *evaluation) {
 		failure = &Failure{Source: ev.queue.name, Reason: ReasonTooLarge, Message: fmt.Sprintf(
 			"the result has %d samples, and the limit is %d: aggregate in the query", len(result.Samples), v.limits.MaxSamples)}
 	case result.Time.IsZero():
-		result = &Result{Time: ev.at, Window: result.Window, Samples: result.Samples, Warnings: result.Warnings}
+		result = &Result{Time: ev.at, Window: result.Window, Samples: result.Samples, Warnings: result.Warnings, Bytes: result.Bytes}
 	}
 	v.finish(ev, result, failure, started) //nolint:contextcheck // The next evaluations are not part of this one.
 }
 
-// evaluateRecovered evaluates an expression, and turns a panic of the source into an error.
-func evaluateRecovered(ctx context.Context, source Source, expression string, at time.Time) (result *Result, err error) {
+// evaluateRecovered evaluates a query, and turns a panic of the source into an error.
+func evaluateRecovered(ctx context.Context, source Source, q Query, at time.Time) (result *Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			klog.FromContext(ctx).Error(nil, "A source panicked", "panic", p, "expression", expression, "stack", string(debug.Stack()))
+			klog.FromContext(ctx).Error(nil, "A source panicked", "panic", p, "expression", q.Expression, "stack", string(debug.Stack()))
 			err = fmt.Errorf("the source panicked: %v; see this server's log", p)
 		}
 	}()
-	return source.Evaluate(ctx, expression, at)
+	return source.Evaluate(ctx, q, at)
 }
 
 // finish records the outcome of an evaluation, and starts those that wait.

@@ -28,7 +28,8 @@ type fakeSource struct {
 	running, maxRunning int
 }
 
-func (s *fakeSource) Evaluate(ctx context.Context, expression string, at time.Time) (*Result, error) {
+func (s *fakeSource) Evaluate(ctx context.Context, q Query, at time.Time) (*Result, error) {
+	expression := q.Expression
 	s.mu.Lock()
 	s.expressions, s.instants = append(s.expressions, expression), append(s.instants, at)
 	n := len(s.expressions)

@@ -8,6 +8,14 @@ import (
 	"time"
 )
 
+// Limits of a declared metric, whose author is not the administrator. Rules have those of the source.
+const (
+	// MaxDeclaredBytes limits the response to its query.
+	MaxDeclaredBytes = 1 << 20
+	// MaxLabelBytes limits the name, and the value, of a label in it.
+	MaxLabelBytes = 4 << 10
+)
+
 // Limits of an Evaluator. Zero means the default.
 //
 // Tenants share each limit fairly: a single tenant may use at most half of it, and n
@@ -26,10 +34,8 @@ type Limits struct {
 	// MaxSamples limits the samples of a result; a longer one fails with ReasonTooLarge.
 	// Default: 50000.
 	MaxSamples int
-	// MaxCachedSamples limits the samples of all cached results. Default: 500000.
-	MaxCachedSamples int
-	// MaxCachedBytes limits the bytes of all cached expressions. Expressions with
-	// subscribers count, and are never rejected. Default: 32Mi.
+	// MaxCachedBytes limits the bytes of all cached results and their expressions. Expressions with
+	// subscribers count, and are never rejected. Default: 320Mi.
 	MaxCachedBytes int
 	// MaxQueries limits the cached queries. Queries with subscribers count, and are never
 	// rejected. Default: 10000.
@@ -43,15 +49,14 @@ type Limits struct {
 
 func (l Limits) withDefaults() Limits {
 	return Limits{
-		Concurrency:      cmp.Or(l.Concurrency, 10),
-		MaxQueued:        cmp.Or(l.MaxQueued, 1000),
-		MaxWaiting:       cmp.Or(l.MaxWaiting, 200),
-		MaxSamples:       cmp.Or(l.MaxSamples, 50_000),
-		MaxCachedSamples: cmp.Or(l.MaxCachedSamples, 500_000),
-		MaxCachedBytes:   cmp.Or(l.MaxCachedBytes, 32<<20),
-		MaxQueries:       cmp.Or(l.MaxQueries, 10_000),
-		IdleTime:         cmp.Or(l.IdleTime, 5*time.Minute),
-		MaxResultAge:     cmp.Or(l.MaxResultAge, 24*time.Hour),
+		Concurrency:    cmp.Or(l.Concurrency, 10),
+		MaxQueued:      cmp.Or(l.MaxQueued, 1000),
+		MaxWaiting:     cmp.Or(l.MaxWaiting, 200),
+		MaxSamples:     cmp.Or(l.MaxSamples, 50_000),
+		MaxCachedBytes: cmp.Or(l.MaxCachedBytes, 320<<20),
+		MaxQueries:     cmp.Or(l.MaxQueries, 10_000),
+		IdleTime:       cmp.Or(l.IdleTime, 5*time.Minute),
+		MaxResultAge:   cmp.Or(l.MaxResultAge, 24*time.Hour),
 	}
 }
 

@@ -77,57 +77,52 @@ var (
 		Help:           "Number of different queries that are evaluated once per interval for watches.",
 		StabilityLevel: metrics.ALPHA,
 	})
-	cachedSamples = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "cached_samples",
-		Help:           "Number of samples of all cached results.",
+	cachedBytes = metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "cached_bytes",
+		Help:           "Bytes of the expressions and results of all cached queries.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	tenantQueries = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "tenant_cached_queries",
-		Help:           "Number of different queries that are cached, of the tenants with most cached samples, at most ten: a namespace, or (cluster) for queries that are not for one.",
+		Help:           "Number of different queries that are cached, of the tenants with most cached bytes, at most ten: a namespace, or (cluster) for queries that are not for one.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"tenant"})
-	tenantSamples = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "tenant_cached_samples",
-		Help:           "Number of samples of cached results, of the tenants with most of them, at most ten.",
+	tenantBytes = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "tenant_cached_bytes",
+		Help:           "Bytes of cached queries and their results, of the tenants with most of them, at most ten.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"tenant"})
-	cachedExpressionBytes = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "cached_expression_bytes",
-		Help:           "Bytes of the expressions of all cached queries.",
-		StabilityLevel: metrics.ALPHA,
-	})
 )
 
 // RegisterMetrics registers the metrics, for example with legacyregistry.MustRegister. Metrics
 // that are not registered count nothing.
 func RegisterMetrics(register func(...metrics.Registerable)) {
 	register(evaluationsTotal, evaluationDuration, evaluationsInFlight, evaluationsQueued, circuitBreakerOpen,
-		requestsTotal, resultAge, cachedQueries, watchedQueries, cachedSamples, cachedExpressionBytes,
-		tenantQueries, tenantSamples)
+		requestsTotal, resultAge, cachedQueries, watchedQueries, cachedBytes,
+		tenantQueries, tenantBytes)
 }
 
-// maxReportedTenants limits the series of tenantQueries and tenantSamples.
+// maxReportedTenants limits the series of tenantQueries and tenantBytes.
 const maxReportedTenants = 10
 
-// reportTenants sets the gauges of the tenants with most cached samples, and deletes those of
+// reportTenants sets the gauges of the tenants with most cached bytes, and deletes those of
 // the previously reported ones that are no longer among them. It returns the tenants' labels.
 func reportTenants(tenants map[string]*tenantUsage, previous []string) []string {
 	all := slices.SortedFunc(maps.Values(tenants), func(a, b *tenantUsage) int {
-		return cmp.Or(cmp.Compare(b.samples, a.samples), cmp.Compare(b.queries, a.queries), cmp.Compare(a.tenant, b.tenant))
+		return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(b.queries, a.queries), cmp.Compare(a.tenant, b.tenant))
 	})
 	var reported []string
 	for _, t := range all[:min(len(all), maxReportedTenants)] {
 		// No namespace can have this name.
 		label := cmp.Or(t.tenant, "(cluster)")
 		tenantQueries.WithLabelValues(label).Set(float64(t.queries))
-		tenantSamples.WithLabelValues(label).Set(float64(t.samples))
+		tenantBytes.WithLabelValues(label).Set(float64(t.bytes))
 		reported = append(reported, label)
 	}
 	for _, label := range previous {
 		if !slices.Contains(reported, label) {
 			tenantQueries.DeleteLabelValues(label)
-			tenantSamples.DeleteLabelValues(label)
+			tenantBytes.DeleteLabelValues(label)
 		}
 	}
 	return reported

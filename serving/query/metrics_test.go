@@ -79,16 +79,16 @@ metrics_backend_query_watched_queries 1
 	})
 }
 
-// The tenants with most cached samples have series, at most ten, and lose them when they are
+// The tenants with most cached bytes have series, at most ten, and lose them when they are
 // no longer among them.
 func TestTenantMetrics(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
 	RegisterMetrics(registry.MustRegister)
 	tenantQueries.Reset()
-	tenantSamples.Reset()
+	tenantBytes.Reset()
 	tenants := map[string]*tenantUsage{}
-	use := func(tenant string, queries, samples int) {
-		tenants[tenant] = &tenantUsage{tenant: tenant, usage: usage{queries: queries, samples: samples}}
+	use := func(tenant string, queries, bytes int) {
+		tenants[tenant] = &tenantUsage{tenant: tenant, usage: usage{queries: queries, bytes: bytes}}
 	}
 	for i := range 9 {
 		use(string(rune('a'+i)), 1, 100+i)
@@ -105,16 +105,16 @@ func TestTenantMetrics(t *testing.T) {
 	}
 	reportTenants(tenants, reported)
 	want := `
-# HELP metrics_backend_query_tenant_cached_queries [ALPHA] Number of different queries that are cached, of the tenants with most cached samples, at most ten: a namespace, or (cluster) for queries that are not for one.
+# HELP metrics_backend_query_tenant_cached_queries [ALPHA] Number of different queries that are cached, of the tenants with most cached bytes, at most ten: a namespace, or (cluster) for queries that are not for one.
 # TYPE metrics_backend_query_tenant_cached_queries gauge
 metrics_backend_query_tenant_cached_queries{tenant="(cluster)"} 2
 metrics_backend_query_tenant_cached_queries{tenant="few"} 5
-# HELP metrics_backend_query_tenant_cached_samples [ALPHA] Number of samples of cached results, of the tenants with most of them, at most ten.
-# TYPE metrics_backend_query_tenant_cached_samples gauge
-metrics_backend_query_tenant_cached_samples{tenant="(cluster)"} 1000
-metrics_backend_query_tenant_cached_samples{tenant="few"} 10000
+# HELP metrics_backend_query_tenant_cached_bytes [ALPHA] Bytes of cached queries and their results, of the tenants with most of them, at most ten.
+# TYPE metrics_backend_query_tenant_cached_bytes gauge
+metrics_backend_query_tenant_cached_bytes{tenant="(cluster)"} 1000
+metrics_backend_query_tenant_cached_bytes{tenant="few"} 10000
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "metrics_backend_query_tenant_cached_queries", "metrics_backend_query_tenant_cached_samples"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "metrics_backend_query_tenant_cached_queries", "metrics_backend_query_tenant_cached_bytes"); err != nil {
 		t.Error(err)
 	}
 }

@@ -28,12 +28,15 @@ type Query struct {
 	// cluster. It does not change the result: the query counts against the tenant's share of
 	// the limits of an Evaluator.
 	Tenant string
+	// Declared says that a team wrote the query: a Source reads at most MaxDeclaredBytes of the
+	// response, and labels of at most MaxLabelBytes.
+	Declared bool
 }
 
 // Source evaluates queries. Its errors are Failures, wrapped or not.
 type Source interface {
-	// Evaluate returns the result of an expression as of an instant.
-	Evaluate(ctx context.Context, expression string, at time.Time) (*Result, error)
+	// Evaluate returns the result of a query as of an instant.
+	Evaluate(ctx context.Context, q Query, at time.Time) (*Result, error)
 }
 
 // Querier returns the results of shared evaluations.

@@ -32,6 +32,8 @@ type Result struct {
 	Samples []Sample
 	// Warnings of the source.
 	Warnings []string
+	// Bytes is about what Samples and Warnings take in memory, labels included.
+	Bytes int
 
 	index labelIndex
 }

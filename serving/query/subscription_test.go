@@ -258,7 +258,7 @@ func TestSubscribedSourceIsRemoved(t *testing.T) {
 		if h.count() != 1 || reasonOf(h.errs[0]) != ReasonUnknownSource {
 			t.Errorf("received %v and %v", h.results, h.errs)
 		}
-		if total := f.cache.total; total.samples != 0 {
+		if total := f.cache.total; total.bytes != len(q.Expression) {
 			t.Errorf("%+v is cached", total)
 		}
 		f.setSource("p", s)

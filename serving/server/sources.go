@@ -140,11 +140,11 @@ func (r *sourceRegistry) find(name string) (query.Source, bool) {
 }
 
 // Evaluate implements query.Source.
-func (s *namedSource) Evaluate(ctx context.Context, expression string, at time.Time) (*query.Result, error) {
+func (s *namedSource) Evaluate(ctx context.Context, q query.Query, at time.Time) (*query.Result, error) {
 	if s.prometheus == nil {
 		return nil, s.failure()
 	}
-	return s.prometheus.Evaluate(ctx, expression, at)
+	return s.prometheus.Evaluate(ctx, q, at)
 }
 
 // failure returns the error of a source with an invalid spec.

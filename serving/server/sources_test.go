@@ -98,7 +98,7 @@ func TestInvalidSource(t *testing.T) {
 		}
 	}
 	broken, _ := s.find("empty")
-	if _, err := broken.Evaluate(t.Context(), "up", time.Time{}); err == nil || !strings.Contains(err.Error(), `source "empty": InvalidSpec`) {
+	if _, err := broken.Evaluate(t.Context(), query.Query{Expression: "up"}, time.Time{}); err == nil || !strings.Contains(err.Error(), `source "empty": InvalidSpec`) {
 		t.Errorf("a source that cannot be used answers %v", err)
 	}
 	if found, _ := s.series("empty", "up"); found.Err == nil {

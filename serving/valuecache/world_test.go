@@ -33,7 +33,8 @@ type source struct {
 	at func(time.Time) time.Time
 }
 
-func (s *source) Evaluate(_ context.Context, expression string, at time.Time) (*query.Result, error) {
+func (s *source) Evaluate(_ context.Context, q query.Query, at time.Time) (*query.Result, error) {
+	expression := q.Expression
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = append(s.asked, expression)

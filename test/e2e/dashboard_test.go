@@ -89,5 +89,5 @@ var panelHasData = map[string]bool{
 	"Memory of a watch": true, "Clients by version": true,
 	"Queries to sources, by result": true, "Duration of queries": true, "Share of queries that fail": true, "Running and waiting queries": true,
 	"Suspended sources": true, "Requests for the result of a query": true,
-	"Cached queries of the largest tenants": true, "Cached samples of the largest tenants": true,
+	"Cached queries of the largest tenants": true, "Cached bytes of the largest tenants": true,
 }

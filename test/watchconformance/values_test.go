@@ -59,7 +59,7 @@ func (hits) Known(schema.GroupVersionResource, string, labels.Selector) ([]strin
 	return valuePods, true
 }
 
-func (hits) Evaluate(_ context.Context, _ string, at time.Time) (*query.Result, error) {
+func (hits) Evaluate(_ context.Context, _ query.Query, at time.Time) (*query.Result, error) {
 	answer := &query.Result{Time: at}
 	for _, pod := range valuePods {
 		answer.Samples = append(answer.Samples, query.Sample{Labels: map[string]string{"pod": pod}, Value: float64(at.Unix() % 1000), Time: at})

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
@@ -69,7 +70,7 @@ func (e *evaluation) evaluate(ctx context.Context, source query.Source) {
 }
 
 func (e *evaluation) nodes(ctx context.Context, source query.Source, q *rules.ResourceQuery, v *values, path string) {
-	result, err := source.Evaluate(ctx, q.Nodes, e.at)
+	result, err := source.Evaluate(ctx, query.Query{Expression: q.Nodes}, e.at)
 	if err != nil {
 		e.failed(path, err)
 		return
@@ -88,7 +89,7 @@ func (e *evaluation) nodes(ctx context.Context, source query.Source, q *rules.Re
 	case len(result.Samples) == 0:
 		e.problem(path, v1alpha1.RuleFailing, ReasonNoFigures, "the source has no series for it: "+q.Nodes)
 	case len(v.by) == 0:
-		e.problem(path, v1alpha1.RuleFailing, ReasonNoFigures, fmt.Sprintf("no value of the label %s is a node's name, such as %q: choose the label that holds it in resources.overrides", q.NodeLabel, unknown))
+		e.problem(path, v1alpha1.RuleFailing, ReasonNoFigures, fmt.Sprintf("no value of the label %s is a node's name, such as %q: choose the label that holds it in resources.overrides", q.NodeLabel, text.Printable(unknown, 100)))
 	default:
 		e.reportInvalid(path, v)
 	}
@@ -96,7 +97,7 @@ func (e *evaluation) nodes(ctx context.Context, source query.Source, q *rules.Re
 
 func (e *evaluation) containers(ctx context.Context, source query.Source, q *rules.ResourceQuery, v *values, path string) {
 	run := func(namespace, expression string) bool {
-		result, err := source.Evaluate(ctx, expression, e.at)
+		result, err := source.Evaluate(ctx, query.Query{Expression: expression}, e.at)
 		if err != nil {
 			e.failed(path, err)
 			return false

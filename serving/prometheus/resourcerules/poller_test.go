@@ -66,7 +66,8 @@ type server struct {
 
 var subjects = []string{"container_cpu", "container_memory", "node_cpu", "node_memory"}
 
-func (s *server) Evaluate(ctx context.Context, expression string, at time.Time) (*query.Result, error) {
+func (s *server) Evaluate(ctx context.Context, q query.Query, at time.Time) (*query.Result, error) {
+	expression := q.Expression
 	s.mu.Lock()
 	if s.hangs {
 		s.mu.Unlock()
@@ -196,13 +197,13 @@ func TestRules(t *testing.T) {
 		"wrong labels, nothing, and a failure": {
 			samples: map[string][]query.Sample{
 				"container_memory": {of(1, "kubernetes_namespace", "a", "pod", "one", "container", "web")},
-				"node_cpu":         {of(1, "node", "10.0.0.1:9100")},
+				"node_cpu":         {of(1, "node", "10.0.0.1:9100"+strings.Repeat("x", 1<<20))},
 				"node_memory":      {},
 			},
 			fails: map[string]error{"container_cpu": &query.Failure{Source: "main", Reason: query.ReasonTimeout, Message: "too slow"}},
 			problems: []v1alpha1.RuleHealth{
 				{Path: "spec.resourceMetrics.rules.cpu.containerQuery", State: v1alpha1.RuleFailing, Reason: "Timeout", Message: `source "main": Timeout: too slow`},
-				{Path: "spec.resourceMetrics.rules.cpu.nodeQuery", State: v1alpha1.RuleFailing, Reason: ReasonNoFigures, Message: `no value of the label node is a node's name, such as "10.0.0.1:9100": choose the label that holds it in resources.overrides`},
+				{Path: "spec.resourceMetrics.rules.cpu.nodeQuery", State: v1alpha1.RuleFailing, Reason: ReasonNoFigures, Message: `no value of the label node is a node's name, such as "10.0.0.1:9100` + strings.Repeat("x", 84) + `…": choose the label that holds it in resources.overrides`},
 				{Path: "spec.resourceMetrics.rules.memory.containerQuery", State: v1alpha1.RuleFailing, Reason: ReasonNoFigures, Message: "the source has no series for it whose labels namespace, pod and container name a container of a pod of this cluster"},
 				{Path: "spec.resourceMetrics.rules.memory.nodeQuery", State: v1alpha1.RuleFailing, Reason: ReasonNoFigures, Message: `the source has no series for it: `},
 			},

@@ -193,7 +193,7 @@ func (c *Catalog) compileDeclaredQuery(d *declared, o *declaredObject) *problem 
 		return invalidf(ReasonInvalidQuery, "spec.query: %v", err)
 	}
 	d.MetricQuery = query.MetricQuery{
-		Query:      query.Query{Source: src.name, Expression: expression, Interval: src.intervalOr(o.spec.Interval), Tenant: o.meta.Namespace},
+		Query:      query.Query{Source: src.name, Expression: expression, Interval: src.intervalOr(o.spec.Interval), Tenant: o.meta.Namespace, Declared: true},
 		Origin:     d.path(),
 		Labels:     o.labels,
 		Duplicates: query.DuplicatesReject,

@@ -60,7 +60,7 @@ func TestDeclaredMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(query.MetricQuery{
-		Query:  query.Query{Source: "prometheus", Expression: `max by (pod) (queue_depth{namespace="shop"})`, Interval: time.Minute, Tenant: "shop"},
+		Query:  query.Query{Source: "prometheus", Expression: `max by (pod) (queue_depth{namespace="shop"})`, Interval: time.Minute, Tenant: "shop", Declared: true},
 		Origin: "CustomMetric shop/depth", ObjectLabel: "pod", Duplicates: query.DuplicatesSum,
 		Fallback: &query.Fallback{AfterFailures: 5, Static: ptr.To(1.5), MaxAge: 10 * time.Minute},
 	}, mq); diff != "" {
@@ -79,7 +79,7 @@ func TestDeclaredMetrics(t *testing.T) {
 	}
 	mq.Select = nil
 	if diff := cmp.Diff(query.MetricQuery{
-		Query:  query.Query{Source: "prometheus", Expression: `sum(orders{namespace="shop"})`, Interval: 15 * time.Second, Tenant: "shop"},
+		Query:  query.Query{Source: "prometheus", Expression: `sum(orders{namespace="shop"})`, Interval: 15 * time.Second, Tenant: "shop", Declared: true},
 		Origin: "ExternalMetric shop/orders", Labels: map[string]string{"queue": "a"}, Duplicates: query.DuplicatesReject,
 		Fallback: &query.Fallback{AfterFailures: 3, MaxAge: time.Hour},
 	}, mq); diff != "" {

@@ -29,7 +29,8 @@ import (
 type slowSource struct{}
 
 // Evaluate implements query.Source.
-func (slowSource) Evaluate(ctx context.Context, expression string, at time.Time) (*query.Result, error) {
+func (slowSource) Evaluate(ctx context.Context, q query.Query, at time.Time) (*query.Result, error) {
+	expression := q.Expression
 	if strings.Contains(expression, "slow") {
 		select {
 		case <-time.After(declaredTimeout + time.Second):

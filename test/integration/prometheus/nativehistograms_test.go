@@ -48,13 +48,13 @@ func TestNativeHistograms(t *testing.T) {
 		`histogram_count(latency_seconds)`:                                                        {1000, 1000},
 		`depth and on () histogram_quantile(0.5, latency_seconds) > 0`:                            {4, 4},
 	} {
-		result, err := src.Evaluate(t.Context(), expression, time.Now())
+		result, err := src.Evaluate(t.Context(), query.Query{Expression: expression}, time.Now())
 		if err != nil || len(result.Samples) != 1 || result.Samples[0].Value < want.least || result.Samples[0].Value > want.most {
 			t.Errorf("%s: %+v, %v; want a value from %g to %g", expression, result, err, want.least, want.most)
 		}
 	}
 	for _, expression := range []string{`latency_seconds`, `sum(rate(latency_seconds[20s]))`} {
-		_, err := src.Evaluate(t.Context(), expression, time.Now())
+		_, err := src.Evaluate(t.Context(), query.Query{Expression: expression}, time.Now())
 		var f *query.Failure
 		if !errors.As(err, &f) || f.Reason != query.ReasonRejected || !strings.Contains(f.Message, "histogram_quantile(), histogram_count() or histogram_sum()") {
 			t.Errorf("%s: %v, want the functions for native histograms", expression, err)
@@ -75,7 +75,7 @@ func TestPartialResponse(t *testing.T) {
 	server := prometheus.Start(t, prometheus.Scrape(target.URL)+fmt.Sprintf("remote_read: [{url: 'http://%s/read', read_recent: true}]\n", address))
 	server.WaitFor(t, `up`)
 	strict := newSource(t, v1alpha1.PrometheusSource{URL: server.URL}, nil)
-	_, err = strict.Evaluate(t.Context(), `sum(up)`, time.Now())
+	_, err = strict.Evaluate(t.Context(), query.Query{Expression: `sum(up)`}, time.Now())
 	var f *query.Failure
 	if !errors.As(err, &f) || f.Reason != query.ReasonPartialResponse || !strings.Contains(f.Message, "remote_read") {
 		t.Errorf("rejected: %v, want PartialResponse with Prometheus' warning", err)
@@ -85,7 +85,7 @@ func TestPartialResponse(t *testing.T) {
 	}
 
 	lenient := newSource(t, v1alpha1.PrometheusSource{URL: server.URL, PartialResponse: v1alpha1.PartialResponseAccept}, nil)
-	result, err := lenient.Evaluate(t.Context(), `sum(up)`, time.Now())
+	result, err := lenient.Evaluate(t.Context(), query.Query{Expression: `sum(up)`}, time.Now())
 	if err != nil || len(result.Samples) != 1 || len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "remote_read") {
 		t.Errorf("accepted: %+v, %v, want a sample with Prometheus' warning", result, err)
 	}

@@ -71,7 +71,7 @@ func TestWideQuestionsGiveTheSame(t *testing.T) {
 	t.Parallel()
 	src := start(t, neighbours, neighboursScraped).source
 	// No scrape of that time or before is stored later: there is one target, and this is its last one.
-	last, err := src.Evaluate(t.Context(), `max(timestamp(depth))`, time.Now())
+	last, err := src.Evaluate(t.Context(), query.Query{Expression: `max(timestamp(depth))`}, time.Now())
 	if err != nil || len(last.Samples) != 1 {
 		t.Fatalf("the time of the last scrape: %+v, %v", last, err)
 	}
@@ -129,7 +129,7 @@ func TestWideQuestionsGiveTheSame(t *testing.T) {
 // evaluate returns the values of some pods, by their labels, or why there are none.
 func evaluate(t *testing.T, src *source.Source, q query.Query, at time.Time, names []string) map[string]float64 {
 	t.Helper()
-	answer, err := src.Evaluate(t.Context(), q.Expression, at)
+	answer, err := src.Evaluate(t.Context(), q, at)
 	if err != nil {
 		return map[string]float64{"failed": 1}
 	}
@@ -159,7 +159,7 @@ func TestConfinedQueriesReadOneNamespace(t *testing.T) {
 			t.Errorf("%s: %v", expression, err)
 			continue
 		}
-		answer, err := src.Evaluate(t.Context(), confined, time.Now())
+		answer, err := src.Evaluate(t.Context(), query.Query{Expression: confined}, time.Now())
 		if err != nil {
 			t.Errorf("%s: %v", confined, err)
 			continue
@@ -171,7 +171,7 @@ func TestConfinedQueriesReadOneNamespace(t *testing.T) {
 		}
 	}
 	// The same words find it where nothing confines them.
-	if answer, err := src.Evaluate(t.Context(), `max({__name__=~".+"})`, time.Now()); err != nil || answer.Samples[0].Value < 666 {
+	if answer, err := src.Evaluate(t.Context(), query.Query{Expression: `max({__name__=~".+"})`}, time.Now()); err != nil || answer.Samples[0].Value < 666 {
 		t.Errorf("%+v, %v", answer, err)
 	}
 }

@@ -61,7 +61,7 @@ func TestSelectorKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		for what, mq := range map[string]query.MetricQuery{"custom": object, "external": external} {
-			result, err := s.source.Evaluate(t.Context(), mq.Query.Expression, time.Now())
+			result, err := s.source.Evaluate(t.Context(), mq.Query, time.Now())
 			_, err = mq.Values(result, err)
 			switch {
 			case refused == "" || quotes:

@@ -81,7 +81,7 @@ func newSource(t *testing.T, spec v1alpha1.PrometheusSource, secrets source.Secr
 func rejections(t *testing.T, s *source.Source, messages map[string]string) {
 	t.Helper()
 	for expression, message := range messages {
-		_, err := s.Evaluate(t.Context(), expression, time.Now())
+		_, err := s.Evaluate(t.Context(), query.Query{Expression: expression}, time.Now())
 		var f *query.Failure
 		if !errors.As(err, &f) || f.Reason != query.ReasonRejected || f.Source != "real" || !strings.Contains(f.Message, message) || strings.Contains(f.Message, "error when executing query=") {
 			t.Errorf("%s: %v, want Rejected with %q", expression, err, message)
@@ -93,7 +93,7 @@ func TestEvaluate(t *testing.T) {
 	t.Parallel()
 	s := start(t, series, scraped, "--query.max-samples=100000")
 	at := time.Now().Truncate(time.Millisecond)
-	got, err := s.source.Evaluate(t.Context(), `queue_length{namespace="a"}`, at)
+	got, err := s.source.Evaluate(t.Context(), query.Query{Expression: `queue_length{namespace="a"}`}, at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestEvaluate(t *testing.T) {
 
 	// Prometheus calculates a lower rate while its scrapes are late.
 	outcome.Eventually(t, time.Minute, "a rate of 25 a second", func(ctx context.Context) error {
-		got, err := s.source.Evaluate(ctx, `sum(rate(http_requests_total[5s])) by (pod)`, time.Now())
+		got, err := s.source.Evaluate(ctx, query.Query{Expression: `sum(rate(http_requests_total[5s])) by (pod)`}, time.Now())
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -125,15 +125,15 @@ func TestEvaluate(t *testing.T) {
 		}
 		return nil
 	})
-	if got, err = s.source.Evaluate(t.Context(), `absent_metric`, time.Now()); err != nil || len(got.Samples) != 0 {
+	if got, err = s.source.Evaluate(t.Context(), query.Query{Expression: `absent_metric`}, time.Now()); err != nil || len(got.Samples) != 0 {
 		t.Errorf("no series: %+v, %v", got, err)
 	}
-	if got, err = s.source.Evaluate(t.Context(), `scalar(other)`, time.Now()); err != nil || len(got.Samples) != 1 || got.Samples[0].Value != 1 {
+	if got, err = s.source.Evaluate(t.Context(), query.Query{Expression: `scalar(other)`}, time.Now()); err != nil || len(got.Samples) != 1 || got.Samples[0].Value != 1 {
 		t.Errorf("scalar: %+v, %v", got, err)
 	}
 	// Longer than any URL may be.
 	long := `queue_length{pod=~"` + strings.Repeat("workload-5d4f8c7b9d-x2x7q|", 2000) + `one"}`
-	if got, err = s.source.Evaluate(t.Context(), long, time.Now()); err != nil || len(got.Samples) != 1 {
+	if got, err = s.source.Evaluate(t.Context(), query.Query{Expression: long}, time.Now()); err != nil || len(got.Samples) != 1 {
 		t.Errorf("a long query: %+v, %v", got, err)
 	}
 }
@@ -151,7 +151,7 @@ func TestRejected(t *testing.T) {
 		`other + on() queue_length`:                    "many matching",
 	})
 	// No pair is an empty answer, and no error.
-	if answer, err := s.source.Evaluate(t.Context(), `queue_length * other`, time.Now()); err != nil || len(answer.Samples) != 0 {
+	if answer, err := s.source.Evaluate(t.Context(), query.Query{Expression: `queue_length * other`}, time.Now()); err != nil || len(answer.Samples) != 0 {
 		t.Errorf("no pair: %+v, %v", answer, err)
 	}
 }

@@ -44,7 +44,7 @@ func TestThanos(t *testing.T) {
 	accept := newSource(t, v1alpha1.PrometheusSource{URL: strict.URL, PartialResponse: v1alpha1.PartialResponseAccept}, nil)
 	ofLoose := newSource(t, v1alpha1.PrometheusSource{URL: loose.URL}, nil)
 	for name, s := range map[string]*source.Source{"strict": reject, "loose": ofLoose} {
-		if result, err := s.Evaluate(t.Context(), sum, time.Now()); err != nil || result.Samples[0].Value != 43 || len(result.Warnings) > 0 {
+		if result, err := s.Evaluate(t.Context(), query.Query{Expression: sum}, time.Now()); err != nil || result.Samples[0].Value != 43 || len(result.Warnings) > 0 {
 			t.Errorf("%s: %+v, %v", name, result, err)
 		}
 	}
@@ -65,30 +65,30 @@ func TestThanos(t *testing.T) {
 		"one store":    {with(v1alpha1.SourceQueryParameter{Name: "storeMatch[]", Value: `{__address__="` + stores[0] + `"}`}), 21.5},
 		"both stores":  {with(v1alpha1.SourceQueryParameter{Name: "storeMatch[]", Value: `{__address__="` + stores[0] + `"}`}, v1alpha1.SourceQueryParameter{Name: "storeMatch[]", Value: `{__address__="` + stores[1] + `"}`}), 43},
 	} {
-		if result, err := tc.source.Evaluate(t.Context(), sum, time.Now()); err != nil || result.Samples[0].Value != tc.want {
+		if result, err := tc.source.Evaluate(t.Context(), query.Query{Expression: sum}, time.Now()); err != nil || result.Samples[0].Value != tc.want {
 			t.Errorf("%s: %+v, %v, want %g", name, result, err, tc.want)
 		}
 	}
 	rejections(t, with(v1alpha1.SourceQueryParameter{Name: "dedup", Value: "perhaps"}), map[string]string{"vector(1)": "dedup"})
 
 	sidecars[1].Stop(t)
-	_, err := reject.Evaluate(t.Context(), sum, time.Now())
+	_, err := reject.Evaluate(t.Context(), query.Query{Expression: sum}, time.Now())
 	var f *query.Failure
 	if !errors.As(err, &f) || f.Reason != query.ReasonPartialResponse || !strings.Contains(f.Message, stores[1]) {
 		t.Errorf("rejected: %v, want PartialResponse with the store's address %s", err, stores[1])
 	}
-	result, err := accept.Evaluate(t.Context(), sum, time.Now())
+	result, err := accept.Evaluate(t.Context(), query.Query{Expression: sum}, time.Now())
 	if err != nil || len(result.Samples) != 1 || result.Samples[0].Value != 21.5 || len(result.Warnings) == 0 {
 		t.Errorf("accepted: %+v, %v, want the half with a warning", result, err)
 	}
 	outcome.Eventually(t, time.Minute, "Thanos forgets a store that is not strict", func(ctx context.Context) error {
-		result, err := ofLoose.Evaluate(ctx, sum, time.Now())
+		result, err := ofLoose.Evaluate(ctx, query.Query{Expression: sum}, time.Now())
 		if err != nil || result.Samples[0].Value != 21.5 || len(result.Warnings) > 0 {
 			return fmt.Errorf("%+v, %v", result, err)
 		}
 		return nil
 	})
-	if _, err := reject.Evaluate(t.Context(), sum, time.Now()); !errors.As(err, &f) || f.Reason != query.ReasonPartialResponse {
+	if _, err := reject.Evaluate(t.Context(), query.Query{Expression: sum}, time.Now()); !errors.As(err, &f) || f.Reason != query.ReasonPartialResponse {
 		t.Errorf("rejected later: %v", err)
 	}
 }

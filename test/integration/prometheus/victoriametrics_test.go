@@ -37,19 +37,19 @@ func TestVictoriaMetrics(t *testing.T) {
 		`sum(rate(http_requests_total[5s])) by (pod)`: {20, 30},
 		`scalar(other)`:                               {1, 1},
 	} {
-		got, err := src.Evaluate(t.Context(), expression, at)
+		got, err := src.Evaluate(t.Context(), query.Query{Expression: expression}, at)
 		if err != nil || len(got.Samples) != 1 || got.Samples[0].Value < want.least || got.Samples[0].Value > want.most || !got.Samples[0].Time.Equal(at) {
 			t.Errorf("%s: %+v, %v, want a value from %g to %g, of %s", expression, got, err, want.least, want.most, at)
 		}
 	}
-	if got, err := src.Evaluate(t.Context(), `0 * queue_length / 0`, at); err != nil || len(got.Samples) != 0 {
+	if got, err := src.Evaluate(t.Context(), query.Query{Expression: `0 * queue_length / 0`}, at); err != nil || len(got.Samples) != 0 {
 		t.Errorf("NaN: %+v, %v, want no samples", got, err)
 	}
 
 	one := newSource(t, v1alpha1.PrometheusSource{URL: server.URL, QueryParameters: []v1alpha1.SourceQueryParameter{
 		{Name: "extra_label", Value: "namespace=a"}, {Name: "extra_label", Value: "pod=one"},
 	}}, nil)
-	if got, err := one.Evaluate(t.Context(), `sum(queue_length)`, at); err != nil || len(got.Samples) != 1 || got.Samples[0].Value != 17 {
+	if got, err := one.Evaluate(t.Context(), query.Query{Expression: `sum(queue_length)`}, at); err != nil || len(got.Samples) != 1 || got.Samples[0].Value != 17 {
 		t.Errorf("extra_label twice: %+v, %v, want the sum of one pod", got, err)
 	}
 	rejections(t, newSource(t, v1alpha1.PrometheusSource{URL: server.URL, QueryParameters: []v1alpha1.SourceQueryParameter{{Name: "latency_offset", Value: "0s"}}}, nil), map[string]string{
@@ -65,7 +65,7 @@ func TestVictoriaMetrics(t *testing.T) {
 		`{__name__=~".+"}`:          "the number of matching timeseries exceeds 3",
 		`queue_length{pod=~"` + strings.Repeat("workload-5d4f8c7b9d-x2x7q|", 700) + `one"}`: "too long query; got",
 	})
-	_, err := src.Evaluate(t.Context(), `queue_length{"app.kubernetes.io/name"="web"}`, at)
+	_, err := src.Evaluate(t.Context(), query.Query{Expression: `queue_length{"app.kubernetes.io/name"="web"}`}, at)
 	var f *query.Failure
 	if !errors.As(err, &f) || !f.Unparsable || !strings.Contains(f.Message, "app.kubernetes.io/name") {
 		t.Errorf("a quoted key: %v, want a failure to parse it", err)
@@ -85,7 +85,7 @@ func TestVictoriaMetrics(t *testing.T) {
 	old := newSource(t, v1alpha1.PrometheusSource{URL: stock.URL}, nil)
 	recent := newSource(t, v1alpha1.PrometheusSource{URL: stock.URL, QueryParameters: []v1alpha1.SourceQueryParameter{{Name: "latency_offset", Value: "1s"}}}, nil)
 	outcome.Eventually(t, time.Minute, "a latency_offset of 1s returns the new value", func(ctx context.Context) error {
-		got, err := recent.Evaluate(ctx, `queue_length{pod="one"}`, time.Now())
+		got, err := recent.Evaluate(ctx, query.Query{Expression: `queue_length{pod="one"}`}, time.Now())
 		if err != nil || len(got.Samples) != 1 || got.Samples[0].Value != 18 {
 			return fmt.Errorf("%+v, %w", got, err)
 		}
@@ -93,7 +93,7 @@ func TestVictoriaMetrics(t *testing.T) {
 	})
 	tookRecent := time.Since(changed)
 	outcome.Eventually(t, time.Minute, "the stock VictoriaMetrics returns the new value", func(ctx context.Context) error {
-		got, err := old.Evaluate(ctx, `queue_length{pod="one"}`, time.Now())
+		got, err := old.Evaluate(ctx, query.Query{Expression: `queue_length{pod="one"}`}, time.Now())
 		if err != nil || len(got.Samples) != 1 || got.Samples[0].Value != 18 {
 			return fmt.Errorf("%+v, %w", got, err)
 		}
