@@ -25,7 +25,7 @@ type cache struct {
 // usage counts cached queries, bytes of their expressions and results, and waiting requests.
 type usage struct{ queries, bytes, waiting int }
 
-// tenantUsage is the usage of one tenant.
+// tenantUsage is the usage of one tenant: of its own queries, and of requests from it.
 type tenantUsage struct {
 	tenant string
 	usage
@@ -38,6 +38,8 @@ type entry struct {
 	query  Query
 	slots  schedule.Schedule
 	tenant *tenantUsage
+	// requester is the tenant of the last evaluation: that of the query, or of the request.
+	requester string
 
 	// lru is the element in the tenant's lru; nil while there are subscribers.
 	lru      *list.Element
@@ -60,8 +62,10 @@ type entry struct {
 	lastResult *Result
 	// retryAt is until when a failure is shared; zero for one that is not.
 	retryAt time.Time
-	// attempts counts the evaluations that failed in a row.
-	attempts int
+	// attempts counts the evaluations that failed in a row, and failedFor is the tenant of the first:
+	// one query that fails several requesters is no fault of the source.
+	attempts  int
+	failedFor string
 	// failedIntervals counts the slots in a row in which the query failed; failedSlot
 	// is the last one.
 	failedIntervals int
@@ -97,10 +101,7 @@ func (c *cache) getOrAdd(q Query, now time.Time) (*entry, error) {
 		if e := c.entries[q]; e != nil {
 			return e, nil
 		}
-		var own usage
-		if t := c.tenants[q.Tenant]; t != nil {
-			own = t.usage
-		}
+		own := c.usage(q.Tenant)
 		var measure func(usage) int
 		switch {
 		case !fair(own.queries, c.total.queries, 1, c.limits.MaxQueries):
@@ -118,13 +119,27 @@ func (c *cache) getOrAdd(q Query, now time.Time) (*entry, error) {
 	}
 }
 
-func (c *cache) add(q Query) *entry {
-	t := c.tenants[q.Tenant]
-	if t == nil {
-		t = &tenantUsage{tenant: q.Tenant}
-		c.tenants[q.Tenant] = t
+// usage returns that of a tenant.
+func (c *cache) usage(tenant string) (u usage) {
+	if t := c.tenants[tenant]; t != nil {
+		u = t.usage
 	}
-	e := &entry{query: q, slots: slotsOf(q), tenant: t}
+	return u
+}
+
+// tenant returns a tenant to use, which removes it when its usage is zero.
+func (c *cache) tenant(name string) *tenantUsage {
+	t := c.tenants[name]
+	if t == nil {
+		t = &tenantUsage{tenant: name}
+		c.tenants[name] = t
+	}
+	return t
+}
+
+func (c *cache) add(q Query) *entry {
+	t := c.tenant(q.Tenant)
+	e := &entry{query: q, slots: slotsOf(q), tenant: t, requester: q.Tenant}
 	c.entries[q] = e
 	e.lru = t.lru.PushBack(e)
 	c.use(t, usage{queries: 1, bytes: len(q.Expression)})
@@ -136,9 +151,6 @@ func (c *cache) remove(e *entry) {
 	c.pin(e)
 	delete(c.entries, e.query)
 	c.use(e.tenant, usage{queries: -1, bytes: -len(e.query.Expression)})
-	if e.tenant.queries == 0 {
-		delete(c.tenants, e.tenant.tenant)
-	}
 }
 
 func (c *cache) touch(e *entry, now time.Time) {
@@ -170,6 +182,9 @@ func (c *cache) use(t *tenantUsage, more usage) {
 		u.queries += more.queries
 		u.bytes += more.bytes
 		u.waiting += more.waiting
+	}
+	if t.usage == (usage{}) {
+		delete(c.tenants, t.tenant)
 	}
 	cachedQueries.Set(float64(c.total.queries))
 	cachedBytes.Set(float64(c.total.bytes))

@@ -67,9 +67,9 @@ func (v *Evaluator) current(e *entry, source Source, now time.Time) *outcome {
 	return nil
 }
 
-// evaluate starts or queues an evaluation. It returns nil if the query fails at once, with the
-// failure as the outcome of the entry.
-func (v *Evaluator) evaluate(e *entry, source Source, now time.Time) *evaluation {
+// evaluate starts or queues an evaluation for a tenant. It returns nil if the query fails at once,
+// with the failure as the outcome of the entry.
+func (v *Evaluator) evaluate(e *entry, requester string, source Source, now time.Time) *evaluation {
 	q := v.queues[e.query.Source]
 	if q == nil {
 		q = newSourceQueue(e.query.Source, source)
@@ -83,7 +83,8 @@ func (v *Evaluator) evaluate(e *entry, source Source, now time.Time) *evaluation
 	}
 	v.detach(e)
 	v.lastKey++
-	t := q.tenant(e.query.Tenant)
+	e.requester = requester
+	t := q.tenant(requester)
 	ev := &evaluation{key: v.lastKey, entry: e, source: source, queue: q, tenant: t, done: make(chan struct{})}
 	failure, capacity := q.admit(ev, now), q.hasCapacity(t, v.limits.Concurrency)
 	if own := t.queue.Len(); failure == nil && !capacity && !fair(own, q.queued, 1, v.limits.MaxQueued) {
@@ -204,6 +205,20 @@ func (v *Evaluator) retryAfter(e *entry, reason Reason) time.Duration {
 		return e.slots.Interval
 	}
 	return min(backoff(e.attempts, v.random()), e.slots.Interval)
+}
+
+// advance moves a queued evaluation to a tenant that also wants its result, if that has less work
+// for the source.
+func (v *Evaluator) advance(ev *evaluation, requester string, now time.Time) {
+	q := ev.queue
+	if ev.queued == nil || q.load(requester) >= q.load(ev.tenant.tenant)-1 {
+		return
+	}
+	q.remove(ev)
+	q.release(ev)
+	ev.entry.requester, ev.tenant = requester, q.tenant(requester)
+	q.push(ev)
+	v.startQueued(q, now)
 }
 
 // startQueued starts the evaluations that wait for a source, up to the limit.

@@ -84,7 +84,8 @@ func (v *Evaluator) Query(ctx context.Context, q Query) (*Result, error) {
 		return nil, fmt.Errorf("query source %q: %w", q.Source, err)
 	}
 	source, known := v.sources(q.Source)
-	ev, o, how, now := v.join(q, source, known) //nolint:contextcheck // An evaluation is for all callers, not for the first.
+	q, requester := q.split()
+	ev, o, how, now := v.join(q, requester, source, known) //nolint:contextcheck // An evaluation is for all callers, not for the first.
 	if how != "" {
 		requestsTotal.WithLabelValues(how).Inc()
 	}
@@ -97,7 +98,7 @@ func (v *Evaluator) Query(ctx context.Context, q Query) (*Result, error) {
 	}
 	v.mu.Lock()
 	defer v.unlock()
-	v.cache.use(ev.entry.tenant, usage{waiting: -1})
+	v.cache.use(v.cache.tenant(requester), usage{waiting: -1})
 	select {
 	case <-ev.done:
 		return observeAge(ev.result, v.clock.Now()), ev.err
@@ -113,7 +114,7 @@ func (v *Evaluator) Query(ctx context.Context, q Query) (*Result, error) {
 
 // join returns the evaluation that a request waits for, or the outcome that it gets at once. how
 // is the label value that counts the request, and now is its time.
-func (v *Evaluator) join(q Query, source Source, known bool) (ev *evaluation, o *outcome, how string, now time.Time) {
+func (v *Evaluator) join(q Query, requester string, source Source, known bool) (ev *evaluation, o *outcome, how string, now time.Time) {
 	v.mu.Lock()
 	defer v.unlock()
 	now = v.clock.Now()
@@ -132,19 +133,21 @@ func (v *Evaluator) join(q Query, source Source, known bool) (ev *evaluation, o 
 	if o := v.current(e, source, now); o != nil {
 		return nil, o, requestHit, now
 	}
-	if own, total := e.tenant.waiting, v.cache.total.waiting; !fair(own, total, 1, v.limits.MaxWaiting) {
+	if own, total := v.cache.usage(requester).waiting, v.cache.total.waiting; !fair(own, total, 1, v.limits.MaxWaiting) {
 		return nil, &outcome{err: e.evaluationError(&Failure{Source: q.Source, Reason: ReasonOverloaded, Message: fmt.Sprintf(
-			"%d requests wait for sources already, %d of them of %s: the sources are too slow for their queries", total, own, describeTenant(q.Tenant))}, now)}, requestRejected, now
+			"%d requests wait for sources already, %d of them of %s: the sources are too slow for their queries", total, own, describeTenant(requester))}, now)}, requestRejected, now
 	}
 	ev, how = e.evaluation, requestShared
 	if ev == nil || ev.source != source {
-		if ev = v.evaluate(e, source, now); ev == nil {
+		if ev = v.evaluate(e, requester, source, now); ev == nil {
 			return nil, e.outcome, requestRejected, now
 		}
 		how = requestMiss
+	} else {
+		v.advance(ev, requester, now)
 	}
 	ev.waiters++
-	v.cache.use(e.tenant, usage{waiting: 1})
+	v.cache.use(v.cache.tenant(requester), usage{waiting: 1})
 	return ev, nil, how, now
 }
 
@@ -153,7 +156,8 @@ func (v *Evaluator) join(q Query, source Source, known bool) (ev *evaluation, o 
 func (v *Evaluator) Cached(q Query) (*Result, error, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	e := v.cache.entries[q]
+	key, _ := q.split()
+	e := v.cache.entries[key]
 	if e == nil || e.outcome == nil {
 		return nil, nil, false
 	}
@@ -198,8 +202,8 @@ func (v *Evaluator) expire(now time.Time) {
 	v.cache.expire(now)
 	v.reportedTenants = reportTenants(v.cache.tenants, v.reportedTenants)
 	cached := map[sourceTenant]bool{}
-	for q := range v.cache.entries {
-		cached[sourceTenant{q.Source, q.Tenant}] = true
+	for q, e := range v.cache.entries {
+		cached[sourceTenant{q.Source, e.requester}] = true
 	}
 	for name, q := range v.queues {
 		if q.expire(cached) {

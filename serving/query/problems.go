@@ -174,7 +174,7 @@ func (m *MetricQuery) boundedSelector() string {
 
 // boundedQuery returns the query as a Problem keeps it.
 func (m *MetricQuery) boundedQuery() Query {
-	q := m.Query
+	q, _ := m.Query.split()
 	q.Expression = bounded(q.Expression)
 	return q
 }

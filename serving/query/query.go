@@ -12,6 +12,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"time"
 )
@@ -28,9 +29,19 @@ type Query struct {
 	// cluster. It does not change the result: the query counts against the tenant's share of
 	// the limits of an Evaluator.
 	Tenant string
+	// Requester is the namespace of the request for a query without Tenant, if any. It is no part
+	// of the query, whose result is shared: evaluations and waiting requests count against its share.
+	Requester string
 	// Declared says that a team wrote the query: a Source reads at most MaxDeclaredBytes of the
 	// response, and labels of at most MaxLabelBytes.
 	Declared bool
+}
+
+// split returns the query as the key of its result, and the tenant of its evaluation.
+func (q Query) split() (key Query, requester string) {
+	requester = cmp.Or(q.Tenant, q.Requester)
+	q.Requester = ""
+	return q, requester
 }
 
 // Source evaluates queries. Its errors are Failures, wrapped or not.

@@ -27,9 +27,12 @@ func (v *Evaluator) recordHealth(ev *evaluation, failure *Failure, now time.Time
 		}
 		t.breaker.extend(now, v.random())
 	}
+	if ev.entry.attempts == 0 {
+		ev.entry.failedFor = t.tenant
+	}
 	// If the source has returned results to others meanwhile, the query is the cause.
 	if sourceProbe || !q.lastSuccess.After(ev.started) {
-		q.breaker.record(failure, t, t)
+		q.breaker.record(failure, ev.entry.failedFor, ev.entry.failedFor)
 	}
 	if sourceProbe || (!q.breaker.open() && (q.breaker.shouldOpen() || q.failsAllTenants())) {
 		if !q.breaker.open() {
@@ -62,7 +65,7 @@ func (v *Evaluator) recordSuccess(q *sourceQueue, t *tenantQueue, now time.Time)
 // evaluates their queries that have subscribers.
 func (v *Evaluator) retryFailed(source string, match func(tenant string) bool, now time.Time) {
 	for q, e := range v.cache.entries {
-		if q.Source != source || !match(q.Tenant) || e.outcome == nil || e.outcome.err == nil || failureOf(source, e.outcome.err).Reason.queryFault() {
+		if q.Source != source || !match(e.requester) || e.outcome == nil || e.outcome.err == nil || failureOf(source, e.outcome.err).Reason.queryFault() {
 			continue
 		}
 		e.retryAt = time.Time{}

@@ -5,11 +5,12 @@ package query
 
 import (
 	"container/list"
+	"math"
 	"time"
 )
 
-// sourceQueue has the evaluations of a source that wait, in a queue for each tenant. Tenants
-// take turns. The Evaluator's mutex guards it.
+// sourceQueue has the evaluations of a source that wait, in a queue for each tenant, which is the
+// requester of a query for the whole cluster. Tenants take turns. The Evaluator's mutex guards it.
 //
 // Its circuitBreaker opens when the source fails several tenants without any success since, or
 // every tenant that queries it, so that no tenant's queries make it fail for others. If a source
@@ -125,6 +126,19 @@ func (q *sourceQueue) release(ev *evaluation) (sourceProbe, tenantProbe bool) {
 	return q.breaker.release(ev.key), ev.tenant.breaker.release(ev.key)
 }
 
+// load is the work of a tenant for the source: less is done earlier. It is the highest while the
+// circuit breaker of the tenant is open.
+func (q *sourceQueue) load(tenant string) int {
+	switch t := q.tenants[tenant]; {
+	case t == nil:
+		return 0
+	case t.breaker.open():
+		return math.MaxInt
+	default:
+		return t.running + t.queue.Len()
+	}
+}
+
 // retryAt returns when queries of a tenant are next admitted; zero if they are now.
 func (q *sourceQueue) retryAt(tenant string) time.Time {
 	if t := q.tenants[tenant]; !q.breaker.open() && t != nil {
@@ -155,7 +169,7 @@ func (q *sourceQueue) closeBreakers() {
 // expire removes tenants without cached queries, and reports whether none is left.
 func (q *sourceQueue) expire(cached map[sourceTenant]bool) bool {
 	for name, t := range q.tenants {
-		if !cached[sourceTenant{q.name, name}] && t.running == 0 {
+		if !cached[sourceTenant{q.name, name}] && t.running == 0 && t.queue.Len() == 0 {
 			delete(q.tenants, name)
 		}
 	}

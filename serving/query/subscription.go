@@ -4,6 +4,8 @@
 package query
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,6 +20,8 @@ type subscription struct {
 	// mu is held while receive is called.
 	mu      sync.Mutex
 	stopped atomic.Bool
+	// requester is the tenant of the request.
+	requester string
 	// version is that of the last outcome that receive was called with.
 	version uint64
 	receive func(*Result, error)
@@ -45,7 +49,8 @@ func (s *subscription) notify(o *outcome) {
 // stop. A running evaluation for an instant before since is not waited for.
 func (v *Evaluator) Subscribe(q Query, since time.Time, receive func(*Result, error)) (stop func()) {
 	source, known := v.sources(q.Source)
-	s := &subscription{receive: receive}
+	q, requester := q.split()
+	s := &subscription{receive: receive, requester: requester}
 	v.mu.Lock()
 	defer v.unlock()
 	now := v.clock.Now()
@@ -124,11 +129,21 @@ func (v *Evaluator) refresh(e *entry, source Source, known bool, now time.Time) 
 	case !known:
 		v.failUnknownSource(e, now)
 	case e.evaluation != nil && e.evaluation.source == source:
+		v.advance(e.evaluation, v.requester(e), now)
 	case v.current(e, source, now) != nil && (!e.replaces || e.outcome.err != nil):
 	default:
-		v.evaluate(e, source, now)
+		v.evaluate(e, v.requester(e), source, now)
 	}
 	v.schedule(e, now)
+}
+
+// requester returns the tenant of the subscribers with the least work for the source.
+func (v *Evaluator) requester(e *entry) string {
+	q := cmp.Or(v.queues[e.query.Source], &sourceQueue{})
+	least := slices.MinFunc(slices.Collect(maps.Keys(e.subscribers)), func(a, b *subscription) int {
+		return cmp.Or(cmp.Compare(q.load(a.requester), q.load(b.requester)), cmp.Compare(a.requester, b.requester))
+	})
+	return least.requester
 }
 
 // schedule sets when a query with subscribers is due: when its next slot starts, or its
@@ -141,7 +156,7 @@ func (v *Evaluator) schedule(e *entry, now time.Time) {
 	if e.evaluation == nil && e.outcome != nil && e.outcome.err != nil {
 		retry := []time.Time{e.retryAt, now.Add(minRetry)}
 		if q := v.queues[e.query.Source]; q != nil {
-			retry = append(retry, q.retryAt(e.query.Tenant))
+			retry = append(retry, q.retryAt(e.requester))
 		}
 		if at := slices.MaxFunc(retry, time.Time.Compare); at.Before(due) {
 			due = at

@@ -22,6 +22,13 @@ func tenantQuery(tenant, expression string) Query {
 	return q
 }
 
+// sharedQuery returns a query for the whole cluster that a namespace asks for.
+func sharedQuery(requester, expression string) Query {
+	q := testQuery(expression)
+	q.Requester = requester
+	return q
+}
+
 // slowQueries returns a result at once, except for expressions that begin with "slow", which
 // time out.
 func slowQueries(ctx context.Context, expression string, at time.Time) (*Result, error) {
@@ -46,12 +53,21 @@ func TestTenantDoesNotAffectOthers(t *testing.T) {
 		}
 		return result, err
 	}
-	for name, reply := range map[string]func(context.Context, string, time.Time) (*Result, error){"timeout": slowQueries, "broken connection": broken} {
+	tests := map[string]struct {
+		reply func(context.Context, string, time.Time) (*Result, error)
+		of    func(tenant, expression string) Query
+	}{
+		"timeout":                               {slowQueries, tenantQuery},
+		"broken connection":                     {broken, tenantQuery},
+		"timeout, for the whole cluster":        {slowQueries, sharedQuery},
+		"broken, all are for the whole cluster": {broken, sharedQuery},
+	}
+	for name, test := range tests {
 		for _, n := range []int{0, 3, 20, 300} {
 			t.Run(fmt.Sprint(name, " of ", n), func(t *testing.T) {
 				withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
 					const others, polls = 20, 40 // ten minutes
-					s.setEvaluate(reply)
+					s.setEvaluate(test.reply)
 					var all sync.WaitGroup
 					var mu sync.Mutex
 					answered, failed, longest := 0, map[string]int{}, time.Duration(0)
@@ -69,12 +85,12 @@ func TestTenantDoesNotAffectOthers(t *testing.T) {
 						})
 					}
 					for i := range n {
-						poll(tenantQuery("shop", fmt.Sprint("slow", i)), time.Duration(i)*15*time.Second/time.Duration(n), func(error, time.Duration) {})
+						poll(test.of("shop", fmt.Sprint("slow", i)), time.Duration(i)*15*time.Second/time.Duration(n), func(error, time.Duration) {})
 					}
 					for i := range others {
 						// Some are of the cluster, and several of one namespace.
 						tenant := []string{"", "bank", "post", "news"}[i%4]
-						poll(tenantQuery(tenant, fmt.Sprint("good", i)), time.Duration(i)*750*time.Millisecond, func(err error, took time.Duration) {
+						poll(test.of(tenant, fmt.Sprint("good", i)), time.Duration(i)*750*time.Millisecond, func(err error, took time.Duration) {
 							mu.Lock()
 							defer mu.Unlock()
 							longest = max(longest, took)
@@ -96,6 +112,63 @@ func TestTenantDoesNotAffectOthers(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A result for the whole cluster is shared by namespaces, which wait no longer for it than for one of
+// their own.
+func TestSharedQueryOfABusyTenant(t *testing.T) {
+	for name, watch := range map[string]bool{"polled": false, "watched": true} {
+		t.Run(name, func(t *testing.T) {
+			withFixture(t, Limits{Concurrency: 4}, func(t *testing.T, f *fixture, s *fakeSource) {
+				s.setEvaluate(slowQueries)
+				for i := range 40 {
+					defer f.subscribe(sharedQuery("shop", fmt.Sprint("slow", i)), func(*Result, error) {})()
+				}
+				for _, requester := range []string{"shop", "bank"} {
+					if watch {
+						defer f.subscribe(sharedQuery(requester, "good"), func(*Result, error) {})()
+					}
+				}
+				done := make(chan struct{})
+				go func() { // in the queue of the busy one
+					defer close(done)
+					f.mustQuery(sharedQuery("shop", "good"))
+				}()
+				synctest.Wait()
+				began := time.Now()
+				f.mustQuery(sharedQuery("bank", "good"))
+				<-done
+				if took := time.Since(began); took > time.Second {
+					t.Errorf("it took %s", took)
+				}
+				n := 0
+				for _, e := range s.expressions {
+					if e == "good" {
+						n++
+					}
+				}
+				if n != 1 {
+					t.Errorf("%d evaluations", n)
+				}
+			})
+		})
+	}
+}
+
+// One slow query for the whole cluster that several namespaces ask for is no fault of the source.
+func TestSharedQueryThatFails(t *testing.T) {
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.setEvaluate(slowQueries)
+		for i := range 9 {
+			_, _ = f.query(sharedQuery(fmt.Sprint("team-", i), "slow"))
+			time.Sleep(15 * time.Second)
+		}
+		f.Evaluator.mu.Lock()
+		defer f.Evaluator.mu.Unlock()
+		if q := f.queues["p"]; q.breaker.open() || len(q.breaker.failing) != 1 {
+			t.Errorf("open: %t, %d failures", q.breaker.open(), len(q.breaker.failing))
+		}
+	})
 }
 
 // A source that fails one tenant works for a new one, although it never succeeded before.
@@ -248,6 +321,12 @@ func TestCacheIsSharedFairly(t *testing.T) {
 // Requests that wait for a source that hangs are so many at most, and leave places for
 // requests of others: beyond that they fail at once.
 func TestMaxWaiting(t *testing.T) {
+	for name, of := range map[string]func(tenant, expression string) Query{"of a namespace": tenantQuery, "for the whole cluster": sharedQuery} {
+		t.Run(name, func(t *testing.T) { testMaxWaiting(t, of) })
+	}
+}
+
+func testMaxWaiting(t *testing.T, of func(tenant, expression string) Query) {
 	withFixture(t, Limits{MaxWaiting: 20}, func(t *testing.T, f *fixture, s *fakeSource) {
 		s.latency = 30 * time.Second
 		f.setSource("other", &fakeSource{})
@@ -257,7 +336,7 @@ func TestMaxWaiting(t *testing.T) {
 		for range 400 {
 			all.Go(func() {
 				began := time.Now()
-				_, err := f.query(tenantQuery("shop", "hangs"))
+				_, err := f.query(of("shop", "hangs"))
 				mu.Lock()
 				defer mu.Unlock()
 				got[reasonOf(err)]++
@@ -267,7 +346,7 @@ func TestMaxWaiting(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		theirs := tenantQuery("bank", "good")
+		theirs := of("bank", "good")
 		theirs.Source = "other"
 		f.mustQuery(theirs)
 		all.Wait()

@@ -122,10 +122,11 @@ func (b *binding) metricQuery(namespace string, names []string, series labels.Se
 
 // externalQuery returns the query for an external metric.
 func externalQuery(b *binding, namespace string, series labels.Selector) (query.MetricQuery, error) {
+	within := namespace
 	if !b.rule.namespaced {
-		namespace = ""
+		within = ""
 	}
-	q, err := b.input(namespace, series)
+	q, err := b.input(within, series)
 	if err != nil {
 		return query.MetricQuery{}, err
 	}
@@ -136,9 +137,9 @@ func externalQuery(b *binding, namespace string, series labels.Selector) (query.
 	return mq, err
 }
 
-// newQuery renders the metric query. Its tenant is the namespace only if the expression contains
-// it, so that namespaces with the same expression share one evaluation.
-func (b *binding) newQuery(q *templateInput, namespace string) (query.MetricQuery, error) {
+// newQuery renders the metric query for a request in a namespace. That is its tenant only if the
+// template uses it, so that namespaces with the same expression share one evaluation.
+func (b *binding) newQuery(q *templateInput, requester string) (query.MetricQuery, error) {
 	expression, err := b.render(q)
 	if errors.Is(err, querytemplate.ErrTooLong) && len(q.data.LabelMatchers) > querytemplate.MaxOutput/10 {
 		return query.MetricQuery{}, badRequest("the objects are too many for one query, as %s must name each: select fewer", b.rule.path)
@@ -158,11 +159,11 @@ func (b *binding) newQuery(q *templateInput, namespace string) (query.MetricQuer
 		return query.MetricQuery{}, badRequest("the metric %q cannot be selected by %s: %s: metricsQuery asks by the values of labels only (.LabelValuesByName), not for those that differ; select by = or in", b.metric.Name, m, b.rule.path)
 	}
 	tenant := ""
-	if strings.Contains(expression, namespace) {
-		tenant = namespace
+	if q.usesNamespace {
+		tenant, requester = q.namespace, ""
 	}
 	return query.MetricQuery{
-		Query:       query.Query{Source: b.rule.source.name, Expression: expression, Interval: b.rule.interval, Tenant: tenant},
+		Query:       query.Query{Source: b.rule.source.name, Expression: expression, Interval: b.rule.interval, Tenant: tenant, Requester: requester},
 		Origin:      b.rule.path,
 		ObjectLabel: b.objectLabel,
 		QuotedKeys:  q.quotedKeys(expression),

@@ -9,10 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/prometheus/promql/parser"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
@@ -165,18 +167,45 @@ func TestSharedQueries(t *testing.T) {
 	}
 }
 
-// A query belongs to the namespace in its expression; one without is shared by all.
+// A query belongs to the namespace that its template uses; one without is shared by all, and evaluated
+// for the namespace that asks.
 func TestTenantsOfQueries(t *testing.T) {
-	for metricsQuery, want := range map[string]string{
-		"sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)": "shop",
-		"sum(<<.Series>>) by (<<.GroupBy>>)":                     "",
-	} {
-		c := newCatalog(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod, MetricsQuery: metricsQuery}}, nil),
-			seriesOf("requests", "namespace", "pod"))
-		mq, _, err := c.ObjectQuery(pods("shop", "requests", "a"))
-		if err != nil || mq.Query.Tenant != want {
-			t.Errorf("%s is owned by %q, not %q (%v)", mq.Query.Expression, mq.Query.Tenant, want, err)
-		}
+	type tenant struct{ Tenant, Requester string }
+	tests := map[string]struct {
+		metricsQuery, namespace string
+		want                    tenant
+	}{
+		"matcher":                 {`sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)`, "shop", tenant{"shop", ""}},
+		"matcher, and a dot":      {`sum(<<.Series>>{<<.LabelMatchers>>,app=~"<<.LabelValuesByName.app>>"})`, "shop", tenant{"shop", ""}},
+		"condition":               {`<<if eq .LabelValuesByName.namespace "shop">>sum<<else>>max<<end>>(<<.Series>>)`, "shop", tenant{"shop", ""}},
+		"own matcher":             {`sum(<<.Series>>{namespace="shop"})`, "shop", tenant{"", "shop"}},
+		"value":                   {`sum(<<.Series>>{namespace=~"<<.LabelValuesByName.namespace>>"})`, "shop", tenant{"shop", ""}},
+		"none":                    {`sum(<<.Series>>) by (<<.GroupBy>>)`, "shop", tenant{"", "shop"}},
+		"none, and a dot":         {`sum(<<.Series>>{app=~"<<.LabelValuesByName.app>>"})`, "shop", tenant{"", "shop"}},
+		"name that is in a query": {`sum(<<.Series>>) by (<<.GroupBy>>)`, "sum", tenant{"", "sum"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			rules := []v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod, MetricsQuery: test.metricsQuery}}
+			c := newCatalog(t, backend(rules, rules), seriesOf("requests", "namespace", "pod"))
+			mq, err := c.ExternalQuery(query.ExternalRequest{Namespace: test.namespace, Metric: "requests", Series: selector(t, "app=a.b")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, tenant{mq.Query.Tenant, mq.Query.Requester}); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", mq.Query.Expression, diff)
+			}
+		})
+	}
+}
+
+// The query of a rule that is not for namespaces is evaluated for the namespace that asks.
+func TestRequesterOfClusterWideRules(t *testing.T) {
+	rules := []v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: v1alpha1.RuleResources{Namespaced: ptr.To(false)}}}
+	c := newCatalog(t, backend(nil, rules), seriesOf("requests"))
+	mq, err := c.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "requests"})
+	if err != nil || mq.Query.Tenant != "" || mq.Query.Requester != "shop" {
+		t.Errorf("%+v (%v)", mq.Query, err)
 	}
 }
 

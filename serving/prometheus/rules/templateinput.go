@@ -20,6 +20,10 @@ type templateInput struct {
 	matchers []string
 	// selected are the matchers of the client's selector.
 	selected []promql.Matcher
+	// namespace is that of the request, whose matcher follows those of selected; usesNamespace is set
+	// by render.
+	namespace     string
+	usesNamespace bool
 	// dotted are the labels with a single value that contains a dot; true if the value is from
 	// the client's selector.
 	dotted map[string]bool
@@ -53,10 +57,26 @@ func (b *binding) input(namespace string, series labels.Selector) (*templateInpu
 		q.setValues(label, of, true)
 	}
 	if namespace != "" {
+		q.namespace = namespace
 		q.matchers = append(q.matchers, promql.Equal(b.namespaceLabel, namespace).String())
 		q.setPattern(b.namespaceLabel, namespace) // names of namespaces have no dots
 	}
 	return q, nil
+}
+
+// dependsOnNamespace reports whether the template renders another expression for another namespace.
+// The matcher, which only few templates leave out, shows that without rendering again.
+func (b *binding) dependsOnNamespace(q *templateInput, expression string) bool {
+	if m := q.matchers[len(q.selected)]; strings.Contains(expression, m) && !strings.Contains(b.rule.spec.MetricsQuery, m) {
+		return true
+	}
+	const nowhere = "metricsbackend-sample-namespace"
+	other := templateInput{data: q.data, matchers: slices.Clone(q.matchers)}
+	other.matchers[len(q.selected)] = promql.Equal(b.namespaceLabel, nowhere).String()
+	other.data.LabelValuesByName = maps.Clone(q.data.LabelValuesByName)
+	other.data.LabelValuesByName[b.namespaceLabel] = nowhere
+	text, err := b.rule.query.Execute(other.query())
+	return err != nil || strings.TrimSpace(text) != expression
 }
 
 // selectObjects selects objects by their names, or all for nil, and groups by their label.
@@ -135,6 +155,7 @@ const maxDotted = 8
 func (b *binding) render(q *templateInput) (string, error) {
 	data := q.query()
 	expression, err := b.rule.renderFor(b.family.name, b.plain, data)
+	q.usesNamespace = err == nil && q.namespace != "" && b.dependsOnNamespace(q, expression)
 	if err != nil || len(q.dotted) == 0 {
 		return expression, err
 	}
