@@ -37,10 +37,9 @@ func (n *connection) call(ctx context.Context, path string, form url.Values, bod
 	}
 	defer drain(resp)
 	if resp.StatusCode != http.StatusOK {
-		if wait := retryAfter(resp.StatusCode, resp.Header, n.clock.Now()); wait > 0 {
-			n.retryAt.Store(n.clock.Now().Add(wait).UnixNano())
-		}
-		return nil, classifyStatus(resp, n.credentials)
+		f := classifyStatus(resp, n.credentials)
+		f.RetryAfter = retryAfter(resp.StatusCode, resp.Header, n.clock.Now())
+		return nil, f
 	}
 	if !maybeJSON(resp.Header) {
 		return nil, classifyNotJSON(resp, n.credentials)

@@ -37,7 +37,7 @@ type connection struct {
 	transport   *http.Transport
 	http        *http.Client
 	clock       clock.PassiveClock
-	// retryAt is the time of the server's last Retry-After in Unix nanoseconds; 0 if none.
+	// retryAt is the time of the last Retry-After of a probe in Unix nanoseconds; 0 if none.
 	retryAt atomic.Int64
 	// postOnlyUntil is until when GET is not tried after a 403, in Unix nanoseconds.
 	postOnlyUntil atomic.Int64

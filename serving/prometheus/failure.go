@@ -39,7 +39,7 @@ func failureOf(source string, c *credentials, err error) *query.Failure {
 	if !errors.As(err, &f) {
 		f = failf(query.ReasonMalformed, "%s", err)
 	}
-	return &query.Failure{Source: source, Reason: f.Reason, Message: text.Line(c.redact(f.Message), maxMessage), Unparsable: f.Unparsable}
+	return &query.Failure{Source: source, Reason: f.Reason, Message: text.Line(c.redact(f.Message), maxMessage), Unparsable: f.Unparsable, RetryAfter: f.RetryAfter}
 }
 
 // remoteAlert is the operation in the error of crypto/tls for an alert of the server.

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -339,29 +340,41 @@ func TestEvaluateCanceled(t *testing.T) {
 	}
 }
 
-// A server that says how long it wants to be left alone is left alone, for all queries.
-func TestEvaluateAfterRetryAfter(t *testing.T) {
-	asked := 0
+// A query that a server does not want for some time stops no others, unless the probe of its health is
+// refused, too. Then it is left alone, for at most a minute.
+func TestRetryAfterOfOneQuery(t *testing.T) {
+	var limited atomic.Bool
+	refused := status(429, "text/plain", "slow down", "Retry-After", "3600")
 	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
-		if asked++; asked == 1 {
-			status(429, "text/plain", "slow down", "Retry-After", "3600")(rw, r)
+		if r.FormValue("query") == "hog" || limited.Load() {
+			refused(rw, r)
 			return
 		}
 		answers("application/json", oneSample)(rw, r)
 	}, nil)
 	w.clock.SetTime(time.Unix(1000, 0))
-	for _, says := range []string{"HTTP 429: slow down", "not asked until 1970-01-01T00:17:40Z"} {
-		_, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant)
-		if f := failureIn(t, err); f.Reason != query.ReasonBadStatus || !strings.Contains(f.Message, says) {
-			t.Errorf("%s: %s", f.Reason, f.Message)
+	evaluate := func(expression, says string) *query.Failure {
+		t.Helper()
+		_, err := w.source.Evaluate(t.Context(), query.Query{Expression: expression}, instant)
+		if says == "" && err == nil {
+			return nil
 		}
+		f := failureIn(t, err)
+		if f.Reason != query.ReasonBadStatus || !strings.Contains(f.Message, says) || says == "" {
+			t.Errorf("%s of %s: %s", f.Reason, expression, f.Message)
+		}
+		return f
 	}
-	if asked != 1 {
-		t.Errorf("asked %d times", asked)
+	if f := evaluate("hog", "HTTP 429: slow down"); f.RetryAfter != time.Minute {
+		t.Errorf("it may be asked after %s", f.RetryAfter)
 	}
-	// No server decides for longer than a minute.
+	w.source.probe(t.Context(), instant)
+	evaluate("x", "")
+	limited.Store(true)
+	evaluate("x", "HTTP 429: slow down")
+	w.source.probe(t.Context(), instant)
+	evaluate("x", "not asked until 1970-01-01T00:17:40Z")
+	limited.Store(false)
 	w.clock.SetTime(time.Unix(1061, 0))
-	if _, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant); err != nil {
-		t.Error(err)
-	}
+	evaluate("x", "")
 }

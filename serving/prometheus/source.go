@@ -218,10 +218,16 @@ func (s *Source) send(ctx context.Context, why purpose, request func(context.Con
 	}
 	defer s.slots.Release(1)
 	defer s.closeReplaced(n)
-	if err := request(ctx, n); err != nil {
-		return failureOf(s.name, n.credentials, err)
+	err := request(ctx, n)
+	if err == nil {
+		return nil
 	}
-	return nil
+	f = failureOf(s.name, n.credentials, err)
+	if why == forProbe {
+		// That of another request may be for its query alone.
+		n.retryAt.Store(s.clock.Now().Add(f.RetryAfter).UnixNano())
+	}
+	return f
 }
 
 // serverTimeout returns the parameter `timeout`: a little less than what is left, so that the

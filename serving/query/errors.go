@@ -78,6 +78,8 @@ type Failure struct {
 	// Message is that of the source, if any. It contains no credentials and at most a
 	// few hundred characters.
 	Message string
+	// RetryAfter is how long the source wants not to get the query again, at most a minute.
+	RetryAfter time.Duration
 	// Unparsable says that the source reports that it cannot parse the expression.
 	Unparsable bool
 

@@ -185,7 +185,7 @@ func (v *Evaluator) setResult(ev *evaluation, result *Result, failure *Failure, 
 	}
 	if failure != nil {
 		e.attempts++
-		e.retryAt = now.Add(v.retryAfter(e, failure.Reason))
+		e.retryAt = now.Add(v.retryAfter(e, failure))
 		v.fail(e, ev.source, ev.slot, failure, now)
 	} else {
 		e.attempts, e.failedIntervals, e.retryAt = 0, 0, time.Time{}
@@ -200,11 +200,11 @@ func (v *Evaluator) setResult(ev *evaluation, result *Result, failure *Failure, 
 }
 
 // retryAfter returns for how long a failure is shared.
-func (v *Evaluator) retryAfter(e *entry, reason Reason) time.Duration {
-	if reason.queryFault() {
+func (v *Evaluator) retryAfter(e *entry, failure *Failure) time.Duration {
+	if failure.Reason.queryFault() {
 		return e.slots.Interval
 	}
-	return min(backoff(e.attempts, v.random()), e.slots.Interval)
+	return max(min(backoff(e.attempts, v.random()), e.slots.Interval), failure.RetryAfter)
 }
 
 // advance moves a queued evaluation to a tenant that also wants its result, if that has less work
