@@ -410,14 +410,8 @@ func TestRetryAfterOfTheSource(t *testing.T) {
 			f.mustQuery(tenantQuery("bank", "good"))
 			time.Sleep(15 * time.Second)
 		}
-		hogs := 0
-		for _, e := range s.expressions {
-			if e == "hog" {
-				hogs++
-			}
-		}
-		if hogs > 6 {
-			t.Errorf("%d evaluations in five minutes", hogs)
+		if n := s.countOf("hog"); n > 6 {
+			t.Errorf("%d evaluations in five minutes", n)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -65,6 +66,13 @@ func (s *fakeSource) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.expressions)
+}
+
+// countOf returns the number of evaluations of an expression.
+func (s *fakeSource) countOf(expression string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(slices.DeleteFunc(slices.Clone(s.expressions), func(e string) bool { return e != expression }))
 }
 
 // singleResult returns a result with one value.
