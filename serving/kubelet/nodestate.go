@@ -34,6 +34,9 @@ type nodeState struct {
 	// first and last are the ends of the list of containers in the order of the
 	// newest body, which usually is the order of the next one.
 	first, last *container
+	// sampled is the time of the newest sample of the last whole body, by the node's own
+	// sample if it has one, Unix ms.
+	sampled int64
 	// incomplete is set by points: the node or a running container has no rate or no memory.
 	incomplete bool
 }
@@ -94,17 +97,20 @@ type container struct {
 // baseline is the sample from which the next rate is calculated.
 type baseline struct {
 	cpu float64
-	// time is 0 if there is no sample.
-	time  int64
+	// time is 0 if there is no sample, or negated the time of the node's last body,
+	// which did not have the container.
+	time int64
+	// start is the first one that was reported of this run of the counter.
 	start int64
 }
 
-func (b baseline) known() bool { return b.time != 0 }
+func (b baseline) known() bool { return b.time > 0 }
 
 // cpuRate is the newest rate.
 type cpuRate struct {
 	// cpu in nanocores over window, which ends at time; both in milliseconds.
-	// window is 0 if there is no rate.
+	// window is 0 if there is no rate; time is then that of a container that was too
+	// young for one, or 0.
 	cpu    uint64
 	window int64
 	time   int64
@@ -191,7 +197,7 @@ func (s *nodeState) container(labels textparse.Labels) *container {
 		}
 		s.pods[p.key] = p
 	}
-	c := &container{label: unique.Make(string(labels.Container)), pod: p}
+	c := &container{label: unique.Make(string(labels.Container)), pod: p, baseline: baseline{time: -s.sampled}}
 	i, _ := p.search(c.name())
 	p.containers = slices.Insert(p.containers, i, c)
 	s.containers++
@@ -225,6 +231,8 @@ func (s *nodeState) commit() {
 		c.committed = true
 		return c.body == s.body
 	})
+	at, _ := s.newest()
+	s.sampled = int64(samplestore.TimeOf(at))
 	if s.last == nil {
 		s.first = nil
 	} else {

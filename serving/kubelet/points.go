@@ -15,6 +15,9 @@ import (
 // Unchanged pods yield nothing. All points of a scrape share two allocations: they
 // are replaced together, so they also become garbage together.
 func (s *nodeState) points(node string, r rateRules, w *workspace, stats *parseStats) (nodes, pods []samplestore.Update) {
+	last := s.node.rate.time
+	s.node.update(r, stats)
+	r.node = &s.node
 	w.pods = w.pods[:0]
 	total := 0
 	s.incomplete = false
@@ -26,8 +29,6 @@ func (s *nodeState) points(node string, r rateRules, w *workspace, stats *parseS
 			total += p.running
 		}
 	}
-	last := s.node.rate.time
-	s.node.update(r, stats)
 	if s.node.has(seriesCPU) && s.node.status == incomplete {
 		s.incomplete = true
 	}

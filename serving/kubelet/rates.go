@@ -23,7 +23,7 @@ const (
 	maxCores = 1 << 16
 )
 
-// rateRules are the bounds that depend on the settings.
+// rateRules are the bounds that depend on the settings and on the node.
 type rateRules struct {
 	// maxFreshWindow is the age up to which a container's first rate may be
 	// calculated from its start. The last scrape did not miss an older one, so that
@@ -32,6 +32,8 @@ type rateRules struct {
 	// maxWindow is the longest window of a rate; a longer average says too little
 	// about the present.
 	maxWindow time.Duration
+	// node bounds the rates from a start: a container used no more than its node.
+	node *container
 }
 
 func rateRulesFor(interval time.Duration) rateRules {
@@ -84,44 +86,64 @@ func (c *container) update(r rateRules, stats *parseStats) {
 	}
 }
 
-// updateRate calculates the rate between the baseline and the newest CPU sample,
-// and makes the latter the baseline.
+// updateRate calculates the rate up to the newest CPU sample, and makes the sample the
+// baseline. A counter that did not decrease went on, whatever the start says: some
+// runtimes report a start that moves.
 func (c *container) updateRate(r rateRules, stats *parseStats) {
-	if c.start > c.cpuTime {
-		// The sample is of an earlier run of the container.
-		c.baseline, c.rate = baseline{}, cpuRate{}
-		return
-	}
-	restarted := c.start != 0 && c.baseline.start != 0 && c.start != c.baseline.start
 	elapsed := time.Duration(c.cpuTime-c.baseline.time) * time.Millisecond
-	switch {
-	case !c.baseline.known():
-	case restarted:
-	case elapsed == 0:
-		// The sample is not new, so the last rate is still the newest.
-		return
-	case elapsed > 0 && elapsed < minWindow:
-		// Too soon; it will be part of the next window.
-		return
-	case elapsed < 0 || elapsed > r.maxWindow:
-		// The clock was set back, or the last sample is too old.
-	case c.cpu < c.baseline.cpu:
-		// The counter was reset.
-	default:
-		c.setRate(c.cpu-c.baseline.cpu, elapsed, stats)
-		c.setBaseline()
+	if c.baseline.known() && elapsed >= 0 && elapsed < minWindow {
+		// The sample is not new, so the last rate is still the newest; or it is too
+		// close, and will be part of the next window.
 		return
 	}
-	c.rate = cpuRate{}
+	wentOn := c.baseline.known() && c.cpu >= c.baseline.cpu
+	isNew := c.isNewRun(r.node)
 	age := time.Duration(c.cpuTime-c.start) * time.Millisecond
-	// With a baseline of the same run, the counter did not rise from the start as it
-	// should have, so the start proves nothing.
-	firstOfRun := !c.baseline.known() || restarted
-	if c.start != 0 && age >= minFreshWindow && age <= r.maxFreshWindow && firstOfRun {
-		// The counter was zero at the start.
-		c.setRate(c.cpu, age, stats)
+	minAge := minFreshWindow
+	if !c.rate.known() && c.rate.time != 0 {
+		// The run before was too young, too. A container that keeps restarting would
+		// never be old enough, and its pod never have a point.
+		minAge = 0
 	}
-	c.setBaseline()
+	switch {
+	case wentOn && elapsed > 0 && elapsed <= r.maxWindow:
+		c.setRate(c.cpu-c.baseline.cpu, elapsed, stats)
+	case !wentOn && isNew && age >= minAge && age <= r.maxFreshWindow:
+		// The counter was zero at the start.
+		c.setRate(c.cpu, max(age, minWindow), stats)
+	default:
+		// The first sample, the last one is too old, or the clock or the counter was
+		// set back.
+		c.rate = cpuRate{}
+		if isNew && age < minAge {
+			c.rate.time = c.cpuTime
+		}
+	}
+	start := c.baseline.start
+	if c.start != 0 && (start == 0 || !wentOn || isNew) {
+		start = c.start
+	}
+	c.baseline = baseline{cpu: c.cpu, time: c.cpuTime, start: start}
+}
+
+// isNewRun reports whether the container started after its last sample or, if it is new,
+// after the last body of its node: by its start, and because the node used no less CPU.
+func (c *container) isNewRun(node *container) bool {
+	since := max(c.baseline.time, -c.baseline.time)
+	return since != 0 && c.start > since && c.start < c.cpuTime && node.allows(c.cpu, c.start, c.cpuTime)
+}
+
+// allows reports whether a container can have used core-seconds from a time to another,
+// by what its node used in the part of that time that the node's rate covers.
+func (c *container) allows(used float64, from, to int64) bool {
+	r := c.rate
+	if !r.known() {
+		return !c.has(seriesCPU)
+	}
+	// At least a quarter: the node's sample may be older than the container's.
+	covered := max(min(to, r.time)-max(from, r.time-r.window), (to-from)/4)
+	total := float64(r.cpu+1) / 1e9 * float64(r.window) / 1e3 // r.cpu is rounded
+	return used*float64(covered) <= total*float64(to-from)
 }
 
 // setRate sets the rate of a number of core-seconds in a window.
@@ -137,13 +159,4 @@ func (c *container) setRate(used float64, window time.Duration, stats *parseStat
 		window: window.Milliseconds(),
 		time:   c.cpuTime,
 	}
-}
-
-func (c *container) setBaseline() {
-	start := c.start
-	if start == 0 {
-		// The series may be missing in a single body.
-		start = c.baseline.start
-	}
-	c.baseline = baseline{cpu: c.cpu, time: c.cpuTime, start: start}
 }

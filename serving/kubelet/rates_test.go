@@ -195,21 +195,22 @@ func TestRules(t *testing.T) {
 		},
 		"restart: the old counter does not count": {
 			{at: 0, answer: answers(says("a", 100, 0))},
-			{at: 15, answer: answers(says("a", 150, 15).with(start(10)))},
-			{at: 30, answer: answers(says("a", 165, 30).with(start(10))), want: &published{
+			{at: 15, answer: answers(says("a", 50, 15).with(start(10)))},
+			{at: 30, answer: answers(says("a", 65, 30).with(start(10))), want: &published{
 				Time: 30, Window: 15, Newest: 30, Started: 10, Usages: usages("a: 1000000000n 1000B")}},
 		},
 		"restart: a sample from before the start is of the old run": {
 			{at: 0, answer: answers(says("a", 100, 0))},
-			{at: 15, answer: answers(says("a", 105, 5).with(start(10)))},
+			{at: 15, answer: answers(says("a", 105, 5).with(start(10))), want: ran(5, 5, "a: 1000000000n 1000B")},
 			{at: 30, answer: answers(says("a", 8, 20).with(start(10))), want: &published{
 				Time: 20, Window: 10, Newest: 20, Started: 10, Usages: usages("a: 800000000n 1000B")}},
 		},
-		"restart: known even where one body lacks the start": {
+		"one body lacks the start": {
 			{at: 0, answer: answers(says("a", 100, 0).with(start(-1000)))},
 			{at: 15, answer: answers(says("a", 101, 15).with(start(missing))), want: &published{
 				Time: 15, Window: 15, Newest: 15, Started: -1000, Usages: usages("a: 66666667n 1000B")}},
-			{at: 30, answer: answers(says("a", 300, 30).with(start(28)))},
+			{at: 30, answer: answers(says("a", 102, 30).with(start(-1000))), want: &published{
+				Time: 30, Window: 15, Newest: 30, Started: -1000, Usages: usages("a: 66666667n 1000B")}},
 		},
 		"counter reset: discarded": {
 			{at: 0, answer: answers(says("a", 100, 0))},
@@ -217,27 +218,32 @@ func TestRules(t *testing.T) {
 			{at: 30, answer: answers(says("a", 20, 30)), want: ran(30, 15, "a: 1000000000n 1000B")},
 		},
 		"counter reset: no rate from the start, which is not recent proof": {
+			{at: 0, answer: answer{node: busyNode(-1)}},
 			{at: 15, answer: answers(says("a", 10, 12).with(start(0))), want: &published{
 				Time: 12, Window: 12, Newest: 12, Started: 0, Usages: usages("a: 833333333n 1000B")}},
 			{at: 30, answer: answers(says("a", 5, 25).with(start(0)))},
 		},
 		"fresh container: its first rate is from its start": {
+			{at: 0, answer: answer{node: busyNode(-1)}},
 			{at: 15, answer: answers(says("a", 6, 12).with(start(0))), want: &published{
 				Time: 12, Window: 12, Newest: 12, Started: 0, Usages: usages("a: 500000000n 1000B")}},
 			{at: 30, answer: answers(says("a", 16, 22).with(start(0))), want: &published{
 				Time: 22, Window: 10, Newest: 22, Started: 0, Usages: usages("a: 1000000000n 1000B")}},
 		},
 		"fresh container: not before it is ten seconds old": {
+			{at: 0, answer: answer{node: busyNode(-1)}},
 			{at: 15, answer: answers(says("a", 6, 9.9).with(start(0)))},
 			{at: 30, answer: answers(says("a", 16, 19.9).with(start(0))), want: &published{
 				Time: 19.9, Window: 10, Newest: 19.9, Started: 0, Usages: usages("a: 1000000000n 1000B")}},
 		},
 		"fresh container: not when the last scrape missed it": {
+			{at: 0, answer: answer{node: busyNode(-1)}},
 			{at: 60, answer: answers(says("a", 46, 46).with(start(0)))},
 			{at: 75, answer: answers(says("a", 61, 61).with(start(0))), want: &published{
 				Time: 61, Window: 15, Newest: 61, Started: 0, Usages: usages("a: 1000000000n 1000B")}},
 		},
 		"fresh container: not without a start": {
+			{at: 0, answer: answer{node: busyNode(-1)}},
 			{at: 15, answer: answers(says("a", 6, 12).with(start(missing)))},
 			{at: 30, answer: answers(says("a", 16, 22).with(start(missing))), want: &published{
 				Time: 22, Window: 10, Newest: 22, Usages: usages("a: 1000000000n 1000B")}},

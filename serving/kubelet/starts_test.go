@@ -1,0 +1,147 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// busyNode returns the series of a node that uses one core.
+func busyNode(at float64) *reported {
+	return &reported{cpu: 1000 + at, at: at, memory: 5e9, swap: missing}
+}
+
+// on returns a body of a node that uses one core, with the containers of pod p.
+func on(at float64, containers ...reported) answer {
+	return answer{node: busyNode(at), pods: map[string][]reported{"p": containers}}
+}
+
+// publishOf parses a body, and returns the point of pod p that it yields, if any.
+func publishOf(t *testing.T, state *nodeState, a answer, at float64) *published {
+	t.Helper()
+	_, pods, _ := scrapeText(t, state, a.text(), at, a.broken)
+	if len(pods) == 0 {
+		return nil
+	}
+	return short(pods[0].Point)
+}
+
+// Some runtimes report a start that moves while the container goes on.
+func TestStartMovesWithoutRestart(t *testing.T) {
+	starts := map[string]func(at float64) float64{
+		"once": func(at float64) float64 {
+			if at < 20 {
+				return -2592000
+			}
+			return 10
+		},
+		"with each sample": func(at float64) float64 { return at - 20 },
+	}
+	for name, start := range starts {
+		for _, interval := range []float64{5, 15, 30, 45, 60} {
+			t.Run(fmt.Sprintf("%s, each %v s", name, interval), func(t *testing.T) {
+				var state nodeState
+				for i := range 5 {
+					at := float64(i) * interval
+					got := publishOf(t, &state, on(at, says("a", 12016.5+0.1*at, at).with(func(r *reported) { r.start = start(at) })), at)
+					var want *published
+					if i > 0 {
+						want = &published{Time: at, Window: interval, Newest: at, Started: start(0), Usages: usages("a: 100000000n 1000B")}
+					}
+					if diff := cmp.Diff(want, got); diff != "" {
+						t.Errorf("at %v: point (-want +got):\n%s", at, diff)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestStarts has the cells of the table of starts and counters in docs/resource-metrics.md.
+func TestStarts(t *testing.T) {
+	const old, gone = -3600.0, -1.0
+	point := func(window, started float64, nanocores int) *published {
+		return &published{Time: 30, Window: window, Newest: 30, Started: started, Usages: usages(fmt.Sprintf("a: %dn 1000B", nanocores))}
+	}
+	began := point(12, 18, 166666667)
+	tests := map[string]struct {
+		start float64
+		// The counter rises from 100, stays or begins again; the last sample is of 15 s.
+		up, equal, down *published
+		// The container is new, and the node's last body is of 15 s, or there is none.
+		isNew, first *published
+	}{
+		"unknown":                   {missing, point(15, old, 200000000), point(15, old, 0), nil, nil, nil},
+		"same":                      {old, point(15, old, 200000000), point(15, old, 0), nil, nil, nil},
+		"earlier":                   {old - 9, point(15, old, 200000000), point(15, old, 0), nil, nil, nil},
+		"later, before the last":    {10, point(15, old, 200000000), point(15, old, 0), nil, nil, nil},
+		"later, after the last":     {18, point(15, old, 200000000), point(15, old, 0), began, began, nil},
+		"later, after the sample":   {31, point(15, old, 200000000), point(15, old, 0), nil, nil, nil},
+		"later, less than 10 s ago": {21, point(15, old, 200000000), point(15, old, 0), nil, nil, nil},
+	}
+	for name, tt := range tests {
+		for column, c := range map[string]struct {
+			last, cpu float64
+			want      *published
+		}{
+			"up": {100, 103, tt.up}, "equal": {100, 100, tt.equal}, "down": {100, 2, tt.down},
+			"new": {gone, 2, tt.isNew}, "first": {missing, 2, tt.first},
+		} {
+			for _, broken := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, %s, scrape between failed: %v", name, column, broken), func(t *testing.T) {
+					var state nodeState
+					switch c.last {
+					case missing:
+					case gone:
+						publishOf(t, &state, on(15), 15)
+					default:
+						publishOf(t, &state, on(0, says("a", c.last, 0)), 0)
+						publishOf(t, &state, on(15, says("a", c.last, 15)), 15)
+					}
+					now := on(30, says("a", c.cpu, 30).with(func(r *reported) { r.start = tt.start }))
+					if broken {
+						failed := on(25, says("a", 999, 25))
+						failed.broken = true
+						publishOf(t, &state, failed, 25)
+					}
+					if diff := cmp.Diff(c.want, publishOf(t, &state, now, 30)); diff != "" {
+						t.Errorf("point (-want +got):\n%s", diff)
+					}
+				})
+			}
+		}
+	}
+}
+
+// The rate from a start is at most what the node used in that time.
+func TestRateFromStartFitsNode(t *testing.T) {
+	tests := map[string]struct {
+		cpu float64
+		// node is the time of the node's second sample.
+		node float64
+		want bool
+	}{
+		"less than the node":                  {11.9, 15, true},
+		"all of it":                           {15, 15, true},
+		"more than the node":                  {15.1, 15, false},
+		"a year of CPU":                       {12016, 15, false},
+		"the node's sample is older":          {11.9, 8, true},
+		"the node's sample is older, but lie": {24, 8, false},
+		"the node's sample is not new":        {12016, 0, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var state nodeState
+			publishOf(t, &state, answer{node: busyNode(-15)}, -15)
+			publishOf(t, &state, answer{node: busyNode(0)}, 0)
+			body := on(tt.node, says("a", tt.cpu, 15).with(func(r *reported) { r.start = 3 }))
+			if got := publishOf(t, &state, body, 15); (got != nil) != tt.want {
+				t.Errorf("point %+v, want one: %v", got, tt.want)
+			}
+		})
+	}
+}
