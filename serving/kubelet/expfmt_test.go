@@ -84,8 +84,8 @@ func (s textSample) usable(f family) bool {
 	case containerStart:
 		most = float64(now+maxFuture.Milliseconds()) / 1000
 	}
-	return s.Value >= 0 && s.Value <= most &&
-		s.Time <= now+maxFuture.Milliseconds() && s.Time >= now-maxPast.Milliseconds()
+	return s.Value >= 0 && s.Value <= most && (f == containerStart ||
+		s.Time <= now+maxFuture.Milliseconds() && s.Time >= now-maxPast.Milliseconds())
 }
 
 // rounded returns the sample as nodeState stores it.

@@ -199,6 +199,8 @@ func (p *parser) sample(c *container, b []byte) skipReason {
 		return skipNotFinite
 	case value < 0:
 		return skipNegative
+	case p.family == containerStart:
+		// The value is the time. Kubelets up to 1.28 add it as timestamp, too.
 	case at > p.now+maxFuture.Milliseconds():
 		p.stats.ahead = max(p.stats.ahead, time.Duration(at-p.now)*time.Millisecond)
 		return skipFuture
@@ -236,7 +238,6 @@ func (p *parser) sample(c *container, b []byte) skipReason {
 		}
 		c.swap = uint64(value)
 	case containerStart:
-		// The value is the time; the kubelet adds no timestamp.
 		start := value * 1000
 		if start > float64(p.now+maxFuture.Milliseconds()) {
 			return skipFuture

@@ -300,6 +300,10 @@ node_cpu_usage_seconds_total{ 1
 			want:  map[string]read{"n/p/c": {}},
 			skips: map[string]int{"Future": 2, "Old": 2},
 		},
+		"a start with the start as timestamp, as kubelets up to 1.28 write it": {
+			body: "container_start_time_seconds" + labels + " 1749136000 1749136000000\n",
+			want: one(read{Start: "-864000000"}),
+		},
 		"timestamps at the bounds": {
 			body: "node_cpu_usage_seconds_total 1 1750000120000\nnode_memory_working_set_bytes 1 1749996400000\n",
 			want: node(read{CPU: "1@120000", Memory: "1"}),
