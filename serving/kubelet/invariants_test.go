@@ -42,14 +42,14 @@ func checkState(t *testing.T, state *nodeState) {
 // checkPoint checks the invariants of a point.
 func checkPoint(t *testing.T, p *samplestore.Point, at float64) {
 	t.Helper()
-	if p.Window < minWindow || p.Window > time.Hour+maxFuture || p.Time > p.Newest || p.Newest.AsTime().After(sec(at).Add(maxFuture)) || len(p.Usages) == 0 {
+	if p.Window < minWindow || p.Window > time.Hour+maxFuture || p.Time > p.Newest || p.Newest.AsTime().After(sec(at).Add(maxFuture)) || len(p.Usages) == 0 || !slices.ContainsFunc(p.Usages, func(u samplestore.Usage) bool { return u.Memory > 0 }) {
 		t.Errorf("point %+v at %v", p, sec(at))
 	}
 	if !slices.IsSortedFunc(p.Usages, func(a, b samplestore.Usage) int { return strings.Compare(a.Name, b.Name) }) {
 		t.Errorf("usages out of order: %+v", p.Usages)
 	}
 	for _, u := range p.Usages {
-		if u.CPU > maxCores*1e9 || u.Memory == 0 || u.Memory > maxBytes || u.Swap > maxBytes {
+		if u.CPU > maxCores*1e9 || u.Memory > maxBytes || u.Swap > maxBytes {
 			t.Errorf("usage %+v", u)
 		}
 	}

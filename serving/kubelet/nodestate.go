@@ -49,10 +49,13 @@ type pod struct {
 	containers []*container
 	// published is the newest sample of the last published point, Unix ms.
 	published int64
-	// newest, started and running are set by updateRates: the newest sample and
-	// start, in Unix ms, and the number of running containers.
+	// newest, started and running are set by update: the newest sample and start, in
+	// Unix ms, and the number of running containers.
 	newest, started int64
-	running         int
+	running         int32
+	// whole is set by update: the rate and the memory of each running container are
+	// known, and not all memory is zero. Without it the pod has no new point.
+	whole bool
 }
 
 // series is a set of series of a container.

@@ -22,12 +22,11 @@ func (s *nodeState) points(node string, r rateRules, w *workspace, stats *parseS
 	total := 0
 	s.incomplete = false
 	for _, p := range s.pods {
-		isNew, whole := p.update(r, stats)
-		s.incomplete = s.incomplete || !whole
-		if isNew {
+		if p.update(r, stats) {
 			w.pods = append(w.pods, p)
-			total += p.running
+			total += int(p.running)
 		}
+		s.incomplete = s.incomplete || !p.whole
 	}
 	if s.node.has(seriesCPU) && s.node.status == incomplete {
 		s.incomplete = true
@@ -69,24 +68,27 @@ func (s *nodeState) points(node string, r rateRules, w *workspace, stats *parseS
 	return nodes, w.updates
 }
 
-// update updates the pod's containers. It reports whether the pod is whole, which is
-// that the rate and the memory of each running container are known; and whether it has
-// a new point: it is whole, and one of the rates is newer than the last published point.
-func (p *pod) update(r rateRules, stats *parseStats) (isNew, whole bool) {
-	p.newest, p.started, p.running = 0, 0, 0
-	whole = true
+// update updates the pod's containers and sets p.whole. It reports whether the pod has a
+// new point: it is whole, and one of the rates is newer than the last published point.
+func (p *pod) update(r rateRules, stats *parseStats) (isNew bool) {
+	p.newest, p.started, p.running, p.whole = 0, 0, 0, true
+	memory := uint64(0)
 	for _, c := range p.containers {
 		c.update(r, stats)
 		switch c.status {
 		case incomplete:
-			whole = false
+			p.whole = false
 		case complete:
 			p.running++
+			memory = max(memory, c.memory)
 			p.newest = max(p.newest, c.rate.time)
 			p.started = max(p.started, c.baseline.start)
 		}
 	}
-	return whole && p.running > 0 && p.newest > p.published, whole
+	if p.running > 0 && memory == 0 {
+		p.whole = false // no memory could be read
+	}
+	return p.whole && p.running > 0 && p.newest > p.published
 }
 
 func (c *container) usage() samplestore.Usage {

@@ -51,7 +51,8 @@ const (
 	incomplete containerStatus = iota
 	// notRunning: no process runs in it, so it does not count.
 	notRunning
-	// complete: its rate and its memory are known.
+	// complete: its rate and its memory are known, or the memory is zero, which the pod
+	// decides on.
 	complete
 )
 
@@ -69,13 +70,15 @@ func (c *container) update(r rateRules, stats *parseStats) {
 		}
 	case c.memory == 0:
 		// The container has ended and its cgroup remains, unless the counter still
-		// rises: then its memory could not be read.
+		// rises: then it sleeps most of the time, or its memory could not be read.
 		if c.baseline.known() && c.cpuTime > c.baseline.time {
 			c.idle = c.cpu == c.baseline.cpu
 		}
 		c.updateRate(r, stats)
 		if c.idle {
 			c.status = notRunning
+		} else if c.rate.known() && c.pod != nil {
+			c.status = complete
 		}
 	default:
 		c.idle = false

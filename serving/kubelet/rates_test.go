@@ -275,10 +275,18 @@ func TestRules(t *testing.T) {
 			{at: 0, answer: answers(says("a", 100, 0), says("b", 0, 0))},
 			{at: 15, answer: answers(says("a", 115, 15), says("b", 0, 15))},
 		},
-		"zero memory while the counter goes on: no figure": {
-			{at: 0, answer: answers(says("a", 100, 0), says("b", 100, 0))},
-			{at: 15, answer: answers(says("a", 115, 15), says("b", 101, 15).with(memory(0)))},
-			{at: 30, answer: answers(says("a", 130, 30), says("b", 131, 30)), want: ran(30, 15, "a: 1000000000n 1000B", "b: 2000000000n 1000B")},
+		"zero memory while the counter goes on, beside a container with memory: zero": {
+			{at: 0, answer: answers(says("a", 100, 0), says("b", 12.5, 0).with(memory(0)))},
+			{at: 15, answer: answers(says("a", 103, 15), says("b", 12.5075, 15).with(memory(0))), want: ran(15, 15, "a: 200000000n 1000B", "b: 500000n 0B")},
+			// Not if the memory of the other is not known.
+			{at: 30, answer: answers(says("a", 106, 30).with(memory(missing)), says("b", 12.515, 30).with(memory(0)))},
+		},
+		"zero memory of all containers while their counters go on: no figure": {
+			{at: 0, answer: answers(says("a", 100, 0).with(memory(0)), says("b", 100, 0).with(memory(0)))},
+			{at: 15, answer: answers(says("a", 115, 15).with(memory(0)), says("b", 101, 15).with(memory(0)))},
+			// Nor if the other one has ended.
+			{at: 30, answer: answers(says("a", 115, 30).with(memory(0)), says("b", 102, 30).with(memory(0)))},
+			{at: 45, answer: answers(says("b", 103, 45)), want: ran(45, 15, "b: 66666667n 1000B")},
 		},
 		"ended container, all zero: does not count": {
 			{at: 0, answer: answers(says("a", 100, 0), says("init", 0, 0).with(memory(0)))},

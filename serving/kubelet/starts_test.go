@@ -117,6 +117,57 @@ func TestStarts(t *testing.T) {
 	}
 }
 
+// A sidecar that restarts every few seconds does not withhold its pod for ever.
+func TestSidecarKeepsRestarting(t *testing.T) {
+	tests := map[string]struct {
+		counters []float64
+		age      float64
+		// want has the sidecar's nanocores by scrape; -1 is no point.
+		want []int
+	}{
+		// A counter that did not decrease is a difference.
+		"as much each time":    {[]float64{0.4, 0.4, 0.4, 0.4}, 4, []int{-1, 0, 0, 0}},
+		"less each time":       {[]float64{0.5, 0.4, 0.36, 0.32, 0.28}, 4, []int{-1, -1, 90000000, -1, 70000000}},
+		"sampled at its start": {[]float64{0.05, 0.04, 0.03}, 0.1, []int{-1, -1, 30000000}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var state nodeState
+			var got []int
+			for i, cpu := range tt.counters {
+				at := 15 * float64(i)
+				sidecar := says("b", cpu, at).with(func(r *reported) { r.start = at - tt.age })
+				p := publishOf(t, &state, on(at, says("a", 1000+0.2*at, at), sidecar), at)
+				got = append(got, -1)
+				if p == nil {
+					continue
+				}
+				if p.Usages[0] != "a: 200000000n 1000B" {
+					t.Errorf("scrape %d: %v", i, p.Usages)
+				}
+				if _, err := fmt.Sscanf(p.Usages[1], "b: %dn", &got[i]); err != nil {
+					t.Error(err)
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("sidecar (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A container of a recreated pod may have a higher counter than the one before.
+func TestStartAfterLastSampleIsBelieved(t *testing.T) {
+	var state nodeState
+	publishOf(t, &state, on(0, says("a", 1, 0)), 0)
+	publishOf(t, &state, on(15, says("a", 1, 15)), 15)
+	got := publishOf(t, &state, on(30, says("a", 1.5, 30).with(func(r *reported) { r.start = 18 })), 30)
+	want := &published{Time: 30, Window: 15, Newest: 30, Started: 18, Usages: usages("a: 33333333n 1000B")}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("point (-want +got):\n%s", diff)
+	}
+}
+
 // The rate from a start is at most what the node used in that time.
 func TestRateFromStartFitsNode(t *testing.T) {
 	tests := map[string]struct {

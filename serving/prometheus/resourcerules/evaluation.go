@@ -196,7 +196,7 @@ func (e *evaluation) pods() []samplestore.Update {
 		switch {
 		case memory.zero() && (cpu.zero() || cpu.time.IsZero()):
 			continue // it has no process, as with a kubelet's zeros
-		case !cpu.valid() || !memory.valid() || memory.zero():
+		case !cpu.valid() || !memory.valid():
 			points[c.pod] = nil
 			continue
 		case !seen:
@@ -207,7 +207,8 @@ func (e *evaluation) pods() []samplestore.Update {
 	}
 	updates := make([]samplestore.Update, 0, len(points))
 	for pod, p := range points {
-		if p == nil {
+		// As of kubelets, a container without memory only counts beside one with memory.
+		if p == nil || !slices.ContainsFunc(p.Usages, func(u samplestore.Usage) bool { return u.Memory > 0 }) {
 			continue
 		}
 		slices.SortFunc(p.Usages, func(a, b samplestore.Usage) int { return strings.Compare(a.Name, b.Name) })

@@ -173,6 +173,27 @@ func TestRules(t *testing.T) {
 			one:  []samplestore.Usage{{Name: "web", CPU: 250000000, Memory: 1024}},
 			node: []samplestore.Usage{{CPU: 1000000000, Memory: 2}},
 		},
+		"a sleeping container without memory, and CPU below zero by rounding": {
+			samples: map[string][]query.Sample{
+				"container_cpu":    {in(0.25, "one", "web"), in(0.0005, "one", "logrotate"), in(-0.003, "one", "agent"), in(0.1, "two", "web"), in(0.1, "two", "agent")},
+				"container_memory": {in(1024, "one", "web"), in(0, "one", "logrotate"), in(512, "one", "agent"), in(0, "two", "web"), in(0, "two", "agent")},
+				"node_cpu":         {of(-0.003, "node", "n1")}, "node_memory": {of(2, "node", "n1")},
+			},
+			one:  []samplestore.Usage{{Name: "agent", Memory: 512}, {Name: "logrotate", CPU: 500000}, {Name: "web", CPU: 250000000, Memory: 1024}},
+			node: []samplestore.Usage{{Memory: 2}},
+		},
+		"CPU further below zero": {
+			samples: map[string][]query.Sample{
+				"container_cpu":    {in(-0.011, "one", "web"), in(-0.003, "two", "ended"), in(1, "two", "web")},
+				"container_memory": {in(1024, "one", "web"), in(0, "two", "ended"), in(4096, "two", "web")},
+				"node_cpu":         {of(1, "node", "n1")}, "node_memory": {of(2, "node", "n1")},
+			},
+			two:  []samplestore.Usage{{Name: "web", CPU: 1000000000, Memory: 4096}},
+			node: []samplestore.Usage{{CPU: 1000000000, Memory: 2}},
+			problems: []v1alpha1.RuleHealth{
+				{Path: "spec.resourceMetrics.rules.cpu.containerQuery", State: v1alpha1.RuleWarning, Reason: ReasonUnusableFigures, Message: "1 series cannot be used, such as that of container web of pod a/one: -0.011 cores is not possible"},
+			},
+		},
 		"no numbers, impossible ones and two for one": {
 			samples: map[string][]query.Sample{
 				"container_cpu":    {in(nan, "one", "web"), in(1, "two", "web"), in(1, "two", "web")},

@@ -82,8 +82,15 @@ const (
 	maxMemory = 8 << 50
 )
 
+// maxRounding in cores is the most below zero that is taken for zero, as the difference of
+// two averages may be: 10 ms, the kernel's tick, in a second.
+const maxRounding = 0.01
+
 // nanocores converts cores.
 func nanocores(v float64) (uint64, error) {
+	if v < 0 && v >= -maxRounding {
+		v = 0
+	}
 	if err := checkPlausible(v, maxCores, "cores"); err != nil {
 		return 0, err
 	}
