@@ -112,8 +112,7 @@ func (b baseline) known() bool { return b.time > 0 }
 // cpuRate is the newest rate.
 type cpuRate struct {
 	// cpu in nanocores over window, which ends at time; both in milliseconds.
-	// window is 0 if there is no rate; time is then that of a container that was too
-	// young for one, or 0.
+	// window is 0 if there is no rate.
 	cpu    uint64
 	window int64
 	time   int64

@@ -103,7 +103,7 @@ func (c *container) updateRate(r rateRules, stats *parseStats) {
 	isNew := c.isNewRun(r.node)
 	age := time.Duration(c.cpuTime-c.start) * time.Millisecond
 	minAge := minFreshWindow
-	if !c.rate.known() && c.rate.time != 0 {
+	if b := c.baseline; b.known() && b.time-b.start < minFreshWindow.Milliseconds() {
 		// The run before was too young, too. A container that keeps restarting would
 		// never be old enough, and its pod never have a point.
 		minAge = 0
@@ -118,9 +118,6 @@ func (c *container) updateRate(r rateRules, stats *parseStats) {
 		// The first sample, the last one is too old, or the clock or the counter was
 		// set back.
 		c.rate = cpuRate{}
-		if isNew && age < minAge {
-			c.rate.time = c.cpuTime
-		}
 	}
 	start := c.baseline.start
 	if c.start != 0 && (start == 0 || !wentOn || isNew) {

@@ -5,9 +5,14 @@ package kubelet
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // busyNode returns the series of a node that uses one core.
@@ -127,8 +132,8 @@ func TestSidecarKeepsRestarting(t *testing.T) {
 	}{
 		// A counter that did not decrease is a difference.
 		"as much each time":    {[]float64{0.4, 0.4, 0.4, 0.4}, 4, []int{-1, 0, 0, 0}},
-		"less each time":       {[]float64{0.5, 0.4, 0.36, 0.32, 0.28}, 4, []int{-1, -1, 90000000, -1, 70000000}},
-		"sampled at its start": {[]float64{0.05, 0.04, 0.03}, 0.1, []int{-1, -1, 30000000}},
+		"less each time":       {[]float64{0.5, 0.4, 0.36, 0.32, 0.28}, 4, []int{-1, 100000000, 90000000, 80000000, 70000000}},
+		"sampled at its start": {[]float64{0.05, 0.04, 0.03}, 0.1, []int{-1, 40000000, 30000000}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -194,5 +199,32 @@ func TestRateFromStartFitsNode(t *testing.T) {
 				t.Errorf("point %+v, want one: %v", got, tt.want)
 			}
 		})
+	}
+}
+
+// A pod that moved to another node is served from there, also if its start on the old
+// node moves past that on the new one.
+func TestPodOnTwoNodesWithMovingStart(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(epoch)
+	store := samplestore.NewStore(clock, 90*time.Second)
+	key := samplestore.Key{Namespace: "ns", Name: "p"}
+	store.Pods.SetMeta(key, &samplestore.Meta{UID: "u"})
+	states := map[string]*nodeState{"old": {}, "new": {}}
+	for i := range 5 {
+		at := 15 * float64(i)
+		clock.SetTime(sec(at))
+		for name, c := range map[string]reported{
+			"old": says("a", 5000+at, at).with(func(r *reported) { r.start = at - 12 }),
+			"new": says("a", 10+at, at).with(func(r *reported) { r.start = -0.5 }),
+		} {
+			w, state := new(workspace), states[name]
+			stats := parseBody(t, state, strings.NewReader(on(at, c).text()), epoch.UnixMilli()+int64(at*1000), w)
+			state.commit()
+			_, pods := state.points(name, rateRulesFor(15*time.Second), w, &stats)
+			store.Pods.Publish(pods)
+		}
+		if o := store.Pods.Get(key); i > 0 && (o == nil || o.Point.Node != "new") {
+			t.Errorf("at %v: served is %+v", at, o)
+		}
 	}
 }
