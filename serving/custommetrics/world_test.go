@@ -163,6 +163,7 @@ func (w *world) ObjectQuery(r query.ObjectRequest) (query.MetricQuery, query.Obj
 	return query.MetricQuery{
 		Query:       query.Query{Source: "main", Expression: expression, Interval: 15 * time.Second},
 		Origin:      "spec.customMetrics.rules[0]",
+		Window:      w.window,
 		ObjectLabel: "object",
 	}, metric, nil
 }
@@ -176,7 +177,7 @@ func (w *world) Evaluate(_ context.Context, q query.Query, at time.Time) (*query
 	if w.failure != nil {
 		return nil, w.failure
 	}
-	return &query.Result{Time: at, Window: w.window, Samples: w.samples[expression]}, nil
+	return &query.Result{Time: at, Samples: w.samples[expression]}, nil
 }
 
 // Names implements Objects.

@@ -53,7 +53,7 @@ func Explain(ctx context.Context, querier query.Querier, r Request) *v1alpha1.Me
 		e.Failure = failure(err)
 	} else {
 		e.Evaluated = metav1.NewMicroTime(result.Time)
-		e.Window = metav1.Duration{Duration: result.Window}
+		e.Window = metav1.Duration{Duration: mq.Window}
 		e.Warnings = result.Warnings
 		r.addSeries(e, result.Samples)
 	}

@@ -43,7 +43,7 @@ func TestExplain(t *testing.T) {
 	t.Parallel()
 	pods := query.MetricQuery{
 		Query:  query.Query{Source: "prometheus", Expression: `sum(hits{namespace="shop"}) by (pod)`, Interval: 15 * time.Second},
-		Origin: "spec.customMetrics.rules[0]", ObjectLabel: "pod", Duplicates: query.DuplicatesReject,
+		Origin: "spec.customMetrics.rules[0]", Window: 2 * time.Minute, ObjectLabel: "pod", Duplicates: query.DuplicatesReject,
 	}
 	external := query.MetricQuery{
 		Query:  query.Query{Source: "prometheus", Expression: "queue_depth", Interval: time.Minute},
@@ -70,7 +70,7 @@ func TestExplain(t *testing.T) {
 	}{
 		"objects, and no others than were asked for": {
 			request: Request{MetricQuery: pods, Objects: []string{"a", "b"}},
-			querier: querier{answer: &query.Result{Time: at, Window: 2 * time.Minute, Warnings: []string{"slow"}, Samples: []query.Sample{
+			querier: querier{answer: &query.Result{Time: at, Warnings: []string{"slow"}, Samples: []query.Sample{
 				sample(12.5, "pod", "a"), sample(math.NaN(), "pod", "b"), sample(7, "pod", "secret"), sample(8, "job", "x"),
 			}}},
 			want: func(e *v1alpha1.MetricExplanation) {
@@ -90,7 +90,7 @@ func TestExplain(t *testing.T) {
 				sample(1, "pod", "a"), sample(math.Inf(-1), "job", "x"),
 			}}},
 			want: func(e *v1alpha1.MetricExplanation) {
-				e.Evaluated = micro
+				e.Evaluated, e.Window = micro, metav1.Duration{Duration: 2 * time.Minute}
 				e.Series = []v1alpha1.ExplainedSeries{
 					{Labels: map[string]string{"pod": "a"}, Value: "1", Time: micro},
 					{Labels: map[string]string{"job": "x"}, Value: "-Inf", Time: micro},

@@ -66,10 +66,14 @@ func (f fakeMetrics) ExternalQuery(r query.ExternalRequest) (query.MetricQuery, 
 	if !ok || namespaces != nil && !slices.Contains(namespaces, r.Namespace) {
 		return query.MetricQuery{}, apierrors.NewNotFound(external_metrics.Resource(r.Metric), "")
 	}
-	return query.MetricQuery{
+	mq := query.MetricQuery{
 		Query:  query.Query{Source: "main", Expression: r.Metric, Interval: time.Hour},
 		Origin: "spec.externalMetrics.rules[0]", Select: r.Series,
-	}, nil
+	}
+	if strings.HasPrefix(r.Metric, "rate") {
+		mq.Window = 2 * time.Minute
+	}
+	return mq, nil
 }
 
 // fakeSource answers by expression.
@@ -86,11 +90,7 @@ func (f *fakeSource) Evaluate(_ context.Context, q query.Query, _ time.Time) (*q
 	if f.failure != nil {
 		return nil, f.failure
 	}
-	result := &query.Result{Time: t0, Samples: f.answers[expression]}
-	if strings.HasPrefix(expression, "rate") {
-		result.Window = 2 * time.Minute
-	}
-	return result, nil
+	return &query.Result{Time: t0, Samples: f.answers[expression]}, nil
 }
 
 func sample(value float64, of labels.Set) query.Sample {

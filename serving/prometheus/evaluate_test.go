@@ -37,7 +37,7 @@ func TestEvaluate(t *testing.T) {
 			body: `{"status":"success","data":{"resultType":"vector","result":[` +
 				`{"metric":{"__name__":"x","pod":"a","empty":""},"value":[1700000000,"1.5"]},` +
 				`{"metric":{"pod":"b"},"value":[1699999999.25,"-3"]}]}}`,
-			want: &query.Result{Window: 5 * time.Minute, Samples: []query.Sample{
+			want: &query.Result{Samples: []query.Sample{
 				{Labels: map[string]string{"pod": "a", "empty": ""}, Value: 1.5, Time: instant},
 				{Labels: map[string]string{"pod": "b"}, Value: -3, Time: instant.Add(-750 * time.Millisecond)},
 			}},

@@ -17,7 +17,6 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
-	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
@@ -165,9 +164,9 @@ func (s *Source) Close() {
 // Evaluate implements query.Source. Errors are *query.Failure.
 //
 // The samples have the time of the evaluation, as in all results of PromQL. The data may be older,
-// by up to the server's lookback (5m by default) and the Window.
+// by up to the server's lookback (5m by default) and the range of the expression.
 func (s *Source) Evaluate(ctx context.Context, q query.Query, at time.Time) (*query.Result, error) {
-	result := &query.Result{Time: at, Window: promql.Window(q.Expression)}
+	result := &query.Result{Time: at}
 	err := s.request(ctx, forQuery, func(ctx context.Context, n *connection) error { return n.query(ctx, q, at, result) })
 	if err != nil {
 		return nil, err

@@ -133,7 +133,7 @@ func (v *Evaluator) run(ctx context.Context, ev *evaluation) {
 		failure = &Failure{Source: ev.queue.name, Reason: ReasonTooLarge, Message: fmt.Sprintf(
 			"the result has %d samples, and the limit is %d: aggregate in the query", len(result.Samples), v.limits.MaxSamples)}
 	case result.Time.IsZero():
-		result = &Result{Time: ev.at, Window: result.Window, Samples: result.Samples, Warnings: result.Warnings, Bytes: result.Bytes}
+		result = &Result{Time: ev.at, Samples: result.Samples, Warnings: result.Warnings, Bytes: result.Bytes}
 	}
 	v.finish(ev, result, failure, started) //nolint:contextcheck // The next evaluations are not part of this one.
 }

@@ -92,6 +92,9 @@ type MetricQuery struct {
 	// Origin names what defines the metric, for messages: a rule by its path in
 	// the MetricsBackend, or an object as KIND NAMESPACE/NAME.
 	Origin string
+	// Window is the longest range over which the expression looks back; zero for
+	// instantaneous values.
+	Window time.Duration
 	// ObjectLabel is the label that names the described object; empty if Object is set, or
 	// values describe no object.
 	ObjectLabel string

@@ -25,9 +25,6 @@ type Sample struct {
 type Result struct {
 	// Time is the instant for which the query was evaluated.
 	Time time.Time
-	// Window is the longest range over which the expression looks back; zero for
-	// instantaneous values.
-	Window time.Duration
 	// Samples in the order of the source.
 	Samples []Sample
 	// Warnings of the source.

@@ -130,7 +130,7 @@ func (m *MetricQuery) Values(result *Result, err error, objects ...string) (*Val
 }
 
 func (m *MetricQuery) read(result *Result, objects []string) *Values {
-	v := &Values{Time: result.Time, Window: result.Window, Warnings: result.Warnings}
+	v := &Values{Time: result.Time, Window: m.Window, Warnings: result.Warnings}
 	samples := result.Samples
 	if objects != nil && m.Object == "" && m.ObjectLabel != "" {
 		samples = result.withLabelValues(m.ObjectLabel, objects)

@@ -103,7 +103,8 @@ func TestValues(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			before := fmt.Sprint(test.samples)
-			v, err := test.mq.Values(&Result{Time: t0, Window: time.Minute, Samples: test.samples, Warnings: []string{"careful"}}, nil)
+			test.mq.Window = time.Minute
+			v, err := test.mq.Values(&Result{Time: t0, Samples: test.samples, Warnings: []string{"careful"}}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -20,14 +20,10 @@ const maxQuote = 200
 // Confine returns the expression with a matcher for one value of a label in every selector.
 // Other matchers on that label are removed if they match the value; if they do not, that is an
 // error, since the result would silently be empty. Relabeling functions do not matter: they
-// change results, not what is selected.
-func Confine(expression, label, value string) (string, error) {
+// change results, not what is selected. The expression is modified.
+func Confine(e parser.Expr, label, value string) (string, error) {
 	if value == "" {
 		return "", errors.New("confining a query to an empty value")
-	}
-	e, err := Parse(expression)
-	if err != nil {
-		return "", err
 	}
 	enforced, err := promlabels.NewMatcher(promlabels.MatchEqual, label, value)
 	if err != nil {
@@ -63,7 +59,7 @@ func confine(s *parser.VectorSelector, enforced *promlabels.Matcher) error {
 			kept = append(kept, m)
 			continue
 		}
-		if !m.Matches(enforced.Value) {
+		if !matches(m, enforced.Value) {
 			return fmt.Errorf("%s selects another namespace than %q, to which this query is confined: leave the matcher out", text.Truncate(m.String(), maxQuote), enforced.Value)
 		}
 	}

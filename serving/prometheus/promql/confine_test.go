@@ -13,6 +13,14 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
+func confineText(text, label, value string) (string, error) {
+	e, err := Parse(text)
+	if err != nil {
+		return "", err
+	}
+	return Confine(e, label, value)
+}
+
 func TestConfine(t *testing.T) {
 	for name, test := range map[string]struct{ query, want string }{
 		"a metric":                          {`up`, `up{namespace="shop"}`},
@@ -54,14 +62,14 @@ func TestConfine(t *testing.T) {
 		"a metric's name that is a keyword": {`sum(avg)`, `sum(avg{namespace="shop"})`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Confine(test.query, "namespace", "shop")
+			got, err := confineText(test.query, "namespace", "shop")
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			again, err := Confine(got, "namespace", "shop")
+			again, err := confineText(got, "namespace", "shop")
 			if err != nil || again != got {
 				t.Errorf("confined again it is %q, %v", again, err)
 			}
@@ -93,13 +101,13 @@ func TestConfineRefuses(t *testing.T) {
 		"a regular expression too bad": {`up{namespace=~"("}`, "missing closing"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Confine(test.query, "namespace", "shop")
+			got, err := confineText(test.query, "namespace", "shop")
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %q and error %v, want one with %q", got, err, test.want)
 			}
 		})
 	}
-	if _, err := Confine("up", "namespace", ""); err == nil {
+	if _, err := confineText("up", "namespace", ""); err == nil {
 		t.Error("an empty value, which series without the label have too, confines nothing")
 	}
 }
@@ -107,7 +115,7 @@ func TestConfineRefuses(t *testing.T) {
 // The value is data, whatever it holds.
 func TestConfineQuotesTheValue(t *testing.T) {
 	for _, value := range []string{`a"} or up{x="`, `\`, "`", "a\nb", "ä", `a"`, "}"} {
-		got, err := Confine("up", "my.label", value)
+		got, err := confineText("up", "my.label", value)
 		if err != nil {
 			t.Errorf("%q: %v", value, err)
 			continue
@@ -147,7 +155,7 @@ func FuzzConfine(f *testing.F) {
 		if len(text) > 4096 {
 			return
 		}
-		got, err := Confine(text, "namespace", "shop")
+		got, err := confineText(text, "namespace", "shop")
 		if err != nil {
 			return
 		}

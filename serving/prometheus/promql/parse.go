@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
+	promlabels "github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/util/strutil"
 
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
@@ -39,20 +41,25 @@ type SyntaxError struct{ message string }
 func (e *SyntaxError) Error() string { return e.message }
 
 // Parse parses an expression, which must return a scalar or an instant vector. If a server may
-// accept what the parser rejects, the error is a *SyntaxError.
+// accept what the parser rejects, the error is a *SyntaxError. Its matchers are not compiled, so
+// those with regular expressions cannot match.
 func Parse(expression string) (parser.Expr, error) {
 	if len(expression) > MaxExpression {
 		return nil, fmt.Errorf("the query is %d bytes long: at most %d are possible", len(expression), MaxExpression)
 	}
-	if err := checkNesting(expression); err != nil {
+	masked, patterns, err := check(expression)
+	if err != nil {
 		return nil, err
 	}
-	e, err := promParser.ParseExpr(expression)
+	e, err := promParser.ParseExpr(masked)
 	switch {
 	case err != nil && balanced(expression):
 		return nil, &SyntaxError{firstError(err).Error()}
 	case err != nil:
 		return nil, firstError(err)
+	}
+	if err := unmask(e, patterns); err != nil {
+		return nil, err
 	}
 	switch t := e.Type(); t {
 	case parser.ValueTypeScalar, parser.ValueTypeVector:
@@ -69,7 +76,7 @@ func CheckSelector(selector string) error {
 	if len(selector) > MaxExpression {
 		return fmt.Errorf("it is %d bytes long: at most %d are possible", len(selector), MaxExpression)
 	}
-	matchers, err := promParser.ParseMetricSelector(selector)
+	matchers, err := parseSelector(selector)
 	if err != nil {
 		return firstError(err)
 	}
@@ -81,24 +88,28 @@ func CheckSelector(selector string) error {
 	return errors.New(`it selects everything: at least one matcher must not match the empty value, such as {namespace!=""}`)
 }
 
+// parseSelector returns matchers that match the empty value if those of the selector do.
+func parseSelector(selector string) ([]*promlabels.Matcher, error) {
+	masked, _, err := check(selector)
+	if err != nil {
+		return nil, err
+	}
+	return promParser.ParseMetricSelector(masked)
+}
+
 // MetricName returns the metric name that a selector requires, or "".
 func MetricName(selector string) string {
-	matchers, err := promParser.ParseMetricSelector(selector)
+	matchers, err := parseSelector(selector)
 	if err != nil {
 		return ""
 	}
 	return fixedName(matchers)
 }
 
-// Window returns the longest range of an expression's range selectors and subqueries; zero for
-// an expression that cannot be parsed, which the server may still understand.
-func Window(expression string) time.Duration {
-	parsed, err := Parse(expression)
-	if err != nil {
-		return 0
-	}
+// Window returns the longest range of an expression's range selectors and subqueries.
+func Window(e parser.Expr) time.Duration {
 	var window time.Duration
-	parser.Inspect(parsed, func(n parser.Node, _ []parser.Node) error {
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
 		switch n := n.(type) {
 		case *parser.MatrixSelector:
 			window = max(window, n.Range)
@@ -110,22 +121,54 @@ func Window(expression string) time.Duration {
 	return window
 }
 
-// checkNesting limits operators and brackets: the parser's time is quadratic in their number.
-func checkNesting(expression string) error {
+// check limits what takes the parser more time than the length of an expression explains: operators
+// and brackets, in whose number its time is quadratic, and regular expressions. It returns these in
+// order, and the expression with text of the same length in place of them: the parser compiles each,
+// which takes it 2 ms for a class such as [^/] alone. The text matches the empty value if the regular
+// expression does, which the parser asks for.
+func check(expression string) (masked string, patterns []string, err error) {
 	lexer, braces, nesting := parser.Lex(expression), 0, 0
+	result, size := []byte(expression), regexpSize{maxProgram: maxProgram + len(expression)}
+	var before, item parser.Item
 	for {
-		var item parser.Item
+		if item.Typ != parser.COMMENT {
+			before = item
+		}
 		lexer.NextItem(&item)
 		switch {
 		case item.Typ == parser.EOF || item.Typ == parser.ERROR:
-			return nil // left to the parser
+			return string(result), patterns, nil // left to the parser
 		case item.Typ == parser.LEFT_BRACE:
 			braces++
 		case item.Typ == parser.RIGHT_BRACE:
 			braces--
+		case item.Typ == parser.STRING && before.Typ != parser.EQL && before.Typ != parser.NEQ:
+			pattern, err := strutil.Unquote(item.Val)
+			if err != nil {
+				continue // left to the parser
+			}
+			matcher, empty := before.Typ == parser.EQL_REGEX || before.Typ == parser.NEQ_REGEX, false
+			if matcher {
+				patterns = append(patterns, pattern)
+			}
+			if !strings.ContainsAny(pattern, `\.+*?()[]{}^$`) {
+				continue // words, which are not compiled
+			}
+			// Strings may be regular expressions for the server, as in label_replace.
+			empty, err = size.add(pattern)
+			if unknown := (*SyntaxError)(nil); err != nil && (matcher || !errors.As(err, &unknown)) {
+				return "", nil, err
+			}
+			if matcher {
+				text := result[item.Pos:][1 : len(item.Val)-1]
+				copy(text, strings.Repeat("x", len(text)))
+				if empty {
+					text[0] = '|'
+				}
+			}
 		case braces <= 0 && (item.Typ == parser.LEFT_PAREN || item.Typ.IsOperator()):
 			if nesting++; nesting > maxNesting {
-				return fmt.Errorf("the query has more than %d operators and brackets", maxNesting)
+				return "", nil, fmt.Errorf("the query has more than %d operators and brackets", maxNesting)
 			}
 		}
 	}

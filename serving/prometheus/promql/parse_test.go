@@ -88,10 +88,13 @@ func TestWindow(t *testing.T) {
 		`max_over_time(rate(x[2h])[1h:1m])`: 2 * time.Hour,
 		`rate(x[1d] offset 1w)`:             24 * time.Hour,
 		`sum by (pod) (rate(x{a=~"b|c"}[2m])) > 3`: 2 * time.Minute,
-		`not PromQL at all (`:                      0,
 	}
 	for expression, want := range tests {
-		if got := Window(expression); got != want {
+		e, err := Parse(expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Window(e); got != want {
 			t.Errorf("%s: window %s, want %s", expression, got, want)
 		}
 	}

@@ -188,13 +188,14 @@ func (c *Catalog) compileDeclaredQuery(d *declared, o *declaredObject) *problem 
 		// Manifests from a file were not validated by the schema.
 		return invalidf(ReasonInvalidInterval, "spec.interval is %s: it must be between %s and %s", i.Duration, v1alpha1.MinInterval, v1alpha1.MaxInterval)
 	}
-	expression, err := declaredQuery(o, src)
+	e, err := declaredQuery(o, src)
 	if err != nil {
 		return invalidf(ReasonInvalidQuery, "spec.query: %v", err)
 	}
 	d.MetricQuery = query.MetricQuery{
-		Query:      query.Query{Source: src.name, Expression: expression, Interval: src.intervalOr(o.spec.Interval), Tenant: o.meta.Namespace, Declared: true},
+		Query:      query.Query{Source: src.name, Expression: e.text, Interval: src.intervalOr(o.spec.Interval), Tenant: o.meta.Namespace, Declared: true},
 		Origin:     d.path(),
+		Window:     e.window,
 		Labels:     o.labels,
 		Duplicates: query.DuplicatesReject,
 		Fallback:   fallback(o.spec.Fallback),
@@ -230,22 +231,23 @@ func (c *Catalog) compileDescribes(d *declared, o *declaredObject) *problem {
 }
 
 // declaredQuery returns the query, confined to the namespace if the source wants that.
-func declaredQuery(o *declaredObject, src *source) (string, error) {
+func declaredQuery(o *declaredObject, src *source) (expression, error) {
 	text := strings.TrimSpace(o.spec.Query)
 	// Manifests from a file were not validated by the schema.
 	if n := utf8.RuneCountInString(text); n > v1alpha1.MaxQueryLength {
-		return "", fmt.Errorf("it has %d characters: at most %d are possible", n, v1alpha1.MaxQueryLength)
+		return expression{}, fmt.Errorf("it has %d characters: at most %d are possible", n, v1alpha1.MaxQueryLength)
 	}
 	if text == "" {
-		return "", fmt.Errorf("it is empty")
+		return expression{}, fmt.Errorf("it is empty")
+	}
+	parsed, err := promql.Parse(text)
+	if err != nil {
+		return expression{}, err
 	}
 	if src.confines(o.meta.Namespace) {
-		return promql.Confine(text, src.namespaceLabel, o.meta.Namespace)
+		text, err = promql.Confine(parsed, src.namespaceLabel, o.meta.Namespace)
 	}
-	if _, err := promql.Parse(text); err != nil {
-		return "", err
-	}
-	return text, nil
+	return expression{text, promql.Window(parsed)}, err
 }
 
 func fallback(spec *v1alpha1.MetricFallback) *query.Fallback {

@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -287,5 +288,26 @@ func TestACRDInstalledLater(t *testing.T) {
 	}
 	if h := c.Health(); len(h.Rules) != 0 || c.Declared()[0].Reason != "" {
 		t.Errorf("after it: %+v, %+v", h, c.Declared())
+	}
+}
+
+// TestLargeRegexps: however many metrics of a team have regular expressions that would take seconds
+// to compile, they are refused, and those of others are in effect.
+func TestLargeRegexps(t *testing.T) {
+	all := []*v1alpha1.ExternalMetric{externalMetric("shop", "rate", `rate(up{path=~"/api/[^/]+"}[5m])`)}
+	for i := range 50 {
+		piece := []string{"x{1000}", `\pL`, "(?i)[B-𞤀]"}[i%3]
+		all = append(all, externalMetric("hostile", fmt.Sprint("m", i), `sum(up{a=~'`+strings.Repeat(strings.ReplaceAll(piece, `\`, `\\`), 1500)+`'})`))
+	}
+	c := newCatalog(t, backend(nil, nil))
+	c.Declare(nil, all)
+	for _, d := range c.Declared() {
+		if want := map[bool]string{true: ReasonInvalidQuery}[d.Namespace == "hostile"]; d.Reason != want {
+			t.Errorf("%s %s: %q %s, want %q", d.Namespace, d.Name, d.Reason, d.Message, want)
+		}
+	}
+	mq, err := c.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "rate"})
+	if err != nil || mq.Window != 5*time.Minute {
+		t.Errorf("the other's window is %s, error %v", mq.Window, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"time"
 
 	"github.com/prometheus/common/model"
 
@@ -21,6 +22,13 @@ const defaultMetricsQuery = `sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy
 
 // sampleSeries is a series name that occurs nowhere else in a query.
 const sampleSeries = "metricsbackend_sample_series_total"
+
+// expression is a query that a template makes.
+type expression struct {
+	text string
+	// window is the longest range over which it looks back; zero if it cannot be parsed here.
+	window time.Duration
+}
 
 // compileQuery parses the template of the query and checks it with a sample.
 func (r *rule) compileQuery() []*problem {
@@ -45,19 +53,19 @@ func (r *rule) compileQuery() []*problem {
 	if !r.external {
 		r.sample.GroupBy, r.sample.GroupBySlice = "pod", []string{"pod"}
 	}
-	expression, problems := r.try()
+	e, problems := r.try()
 	other := r.sample
 	other.Series = sampleSeries
 	renamed, err := r.render(other)
-	r.usesSeries = err != nil || renamed != expression
-	if p := r.checkSelects(expression); p != nil {
+	r.usesSeries = err != nil || renamed != e
+	if p := r.checkSelects(e); p != nil {
 		problems = append(problems, p)
 	}
 	return problems
 }
 
 // try renders the query of the sample, with more labels if the template needs them.
-func (r *rule) try() (string, []*problem) {
+func (r *rule) try() (expression, []*problem) {
 	samples := []querytemplate.Query{r.sample}
 	more, labels := r.moreLabels()
 	if len(labels) > 0 {
@@ -65,26 +73,26 @@ func (r *rule) try() (string, []*problem) {
 	}
 	var failure error
 	for i, sample := range samples {
-		expression, err := r.render(sample)
+		e, err := r.render(sample)
 		if err != nil {
 			failure = err
 			continue
 		}
 		r.sample, r.needsLabels = sample, i > 0
 		if !r.needsLabels {
-			return expression, nil
+			return e, nil
 		}
-		return expression, []*problem{warnf(ReasonNeedsLabels, "metricsQuery makes PromQL only with values of labels that it names (of %s): requests whose selector does not have them are refused", firstFew(labels))}
+		return e, []*problem{warnf(ReasonNeedsLabels, "metricsQuery makes PromQL only with values of labels that it names (of %s): requests whose selector does not have them are refused", firstFew(labels))}
 	}
 	r.unchecked = true
 	for _, sample := range samples {
-		if expression, err := r.render(sample); err == nil {
+		if e, err := r.render(sample); err == nil {
 			r.sample = sample
-			return expression, []*problem{warnf(ReasonUncheckedMetricsQuery, "metricsQuery cannot be checked here, and is asked as it is, as this version of PromQL does not know it: correct it, unless the source speaks another one: %v", failure)}
+			return e, []*problem{warnf(ReasonUncheckedMetricsQuery, "metricsQuery cannot be checked here, and is asked as it is, as this version of PromQL does not know it: correct it, unless the source speaks another one: %v", failure)}
 		}
 	}
 	r.unchecked = false
-	return "", []*problem{invalidf(ReasonInvalidMetricsQuery, "metricsQuery does not make PromQL: %v", failure)}
+	return expression{}, []*problem{invalidf(ReasonInvalidMetricsQuery, "metricsQuery does not make PromQL: %v", failure)}
 }
 
 // moreLabels returns the sample with a value for each label that the template may use, and
@@ -110,63 +118,64 @@ var fields = map[string]bool{"Series": true, "LabelMatchers": true, "LabelValues
 
 // checkSelects returns a warning if an external rule ignores the client's selector, which policies
 // about labels rely on.
-func (r *rule) checkSelects(expression string) *problem {
-	if !r.external || expression == "" {
+func (r *rule) checkSelects(sample expression) *problem {
+	if !r.external || sample.text == "" {
 		return nil
 	}
 	selected := r.sample
 	selected.LabelMatchers += `,metricsbackend_sample_label="1"`
 	selected.LabelValuesByName = maps.Clone(selected.LabelValuesByName)
 	selected.LabelValuesByName["metricsbackend_sample_label"] = "1"
-	if other, err := r.render(selected); err != nil || other != expression {
+	if other, err := r.render(selected); err != nil || other != sample {
 		return nil
 	}
 	return warnf(ReasonIgnoresSelectors, "metricsQuery leaves <<.LabelMatchers>> out, so it asks for the same whatever a client selects: values are then selected by the labels that they still have, and those without are answered to everybody; add <<.LabelMatchers>>")
 }
 
 // render renders the rule's query, and parses it unless the rule is unchecked.
-func (r *rule) render(data querytemplate.Query) (string, error) {
-	expression, err := render(r.query, data)
+func (r *rule) render(data querytemplate.Query) (expression, error) {
+	e, err := render(r.query, data)
 	if unknown := (*promql.SyntaxError)(nil); r.unchecked && errors.As(err, &unknown) {
-		return expression, nil
+		return e, nil
 	}
 	if err != nil {
-		return "", err
+		return expression{}, err
 	}
-	return expression, nil
+	return e, nil
 }
 
 // renderFor renders the rule's query for a series. A name that is not plain must occur in the
 // query as a name only, or not at all: otherwise a scraped workload could write parts of the
 // administrator's query.
-func (r *rule) renderFor(name string, plain bool, data querytemplate.Query) (string, error) {
+func (r *rule) renderFor(name string, plain bool, data querytemplate.Query) (expression, error) {
 	data.Series = name
-	expression, err := r.render(data)
+	e, err := r.render(data)
 	if plain {
-		return expression, err
+		return e, err
 	}
 	if err == nil {
 		data.Series = sampleSeries
-		var sample string
+		var sample expression
 		if sample, err = r.render(data); err != nil {
-			return "", err
+			return expression{}, err
 		}
-		if promql.SameButName(sample, sampleSeries, expression, name) {
-			return expression, nil
+		if promql.SameButName(sample.text, sampleSeries, e.text, name) {
+			return e, nil
 		}
 	}
-	return "", fmt.Errorf("its name cannot be put into a query as it is: names have letters, digits, _ and : only; write another rule for it with the quoted name in place of <<.Series>>, such as {\"http.requests\",<<.LabelMatchers>>}, and a name.as")
+	return expression{}, fmt.Errorf("its name cannot be put into a query as it is: names have letters, digits, _ and : only; write another rule for it with the quoted name in place of <<.Series>>, such as {\"http.requests\",<<.LabelMatchers>>}, and a name.as")
 }
 
 // render returns the expression of a template, also with an error of the parser.
-func render(t *querytemplate.Template, data querytemplate.Query) (string, error) {
-	expression, err := t.Execute(data)
+func render(t *querytemplate.Template, data querytemplate.Query) (expression, error) {
+	rendered, err := t.Execute(data)
 	if err != nil {
-		return "", err
+		return expression{}, err
 	}
-	expression = strings.TrimSpace(expression)
-	if _, err := promql.Parse(expression); err != nil {
-		return expression, fmt.Errorf("%w, in %s", err, text.Truncate(expression, 200))
+	rendered = strings.TrimSpace(rendered)
+	parsed, err := promql.Parse(rendered)
+	if err != nil {
+		return expression{text: rendered}, fmt.Errorf("%w, in %s", err, text.Truncate(rendered, 200))
 	}
-	return expression, nil
+	return expression{rendered, promql.Window(parsed)}, nil
 }

@@ -140,7 +140,7 @@ func externalQuery(b *binding, namespace string, series labels.Selector) (query.
 // newQuery renders the metric query for a request in a namespace. That is its tenant only if the
 // template uses it, so that namespaces with the same expression share one evaluation.
 func (b *binding) newQuery(q *templateInput, requester string) (query.MetricQuery, error) {
-	expression, err := b.render(q)
+	e, err := b.render(q)
 	if errors.Is(err, querytemplate.ErrTooLong) && len(q.data.LabelMatchers) > querytemplate.MaxOutput/10 {
 		return query.MetricQuery{}, badRequest("the objects are too many for one query, as %s must name each: select fewer", b.rule.path)
 	}
@@ -155,7 +155,7 @@ func (b *binding) newQuery(q *templateInput, requester string) (query.MetricQuer
 	default:
 		return query.MetricQuery{}, unavailable("%s: metricsQuery does not make PromQL for the series %q: %v", b.rule.path, b.family.name, err)
 	}
-	if m, ok := q.replacedNegation(expression); ok {
+	if m, ok := q.replacedNegation(e.text); ok {
 		return query.MetricQuery{}, badRequest("the metric %q cannot be selected by %s: %s: metricsQuery asks by the values of labels only (.LabelValuesByName), not for those that differ; select by = or in", b.metric.Name, m, b.rule.path)
 	}
 	tenant := ""
@@ -163,10 +163,11 @@ func (b *binding) newQuery(q *templateInput, requester string) (query.MetricQuer
 		tenant, requester = q.namespace, ""
 	}
 	return query.MetricQuery{
-		Query:       query.Query{Source: b.rule.source.name, Expression: expression, Interval: b.rule.interval, Tenant: tenant, Requester: requester},
+		Query:       query.Query{Source: b.rule.source.name, Expression: e.text, Interval: b.rule.interval, Tenant: tenant, Requester: requester},
+		Window:      e.window,
 		Origin:      b.rule.path,
 		ObjectLabel: b.objectLabel,
-		QuotedKeys:  q.quotedKeys(expression),
+		QuotedKeys:  q.quotedKeys(e.text),
 		Duplicates:  b.rule.duplicates,
 		NaNAsZero:   b.rule.spec.NaNAsZero,
 		Problems:    &b.rule.queryProblems,

@@ -17,7 +17,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
@@ -308,7 +307,7 @@ func FuzzRequests(f *testing.F) {
 				}
 				continue
 			}
-			e, err := promql.Parse(mq.Query.Expression)
+			e, err := parser.NewParser(parser.Options{}).ParseExpr(mq.Query.Expression)
 			if err != nil {
 				t.Fatal(err)
 			}

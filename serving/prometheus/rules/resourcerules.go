@@ -67,7 +67,8 @@ func (q *ResourceQuery) render(namespaces []string, groupBy ...string) (string, 
 	r.selectObjects(q.NamespaceLabel, namespaces)
 	r.selectObjects(q.PodLabel, nil)
 	r.groupBy(groupBy...)
-	return render(q.containers, r.query())
+	e, err := render(q.containers, r.query())
+	return e.text, err
 }
 
 // core has the resources of resource rules.
@@ -150,7 +151,9 @@ func (q *ResourceQuery) compileNodes(text string) *problem {
 	if err == nil {
 		r := &templateInput{data: querytemplate.Query{LabelValuesByName: map[string]string{}}}
 		r.selectObjects(q.NodeLabel, nil)
-		q.Nodes, err = render(tmpl, r.query())
+		var e expression
+		e, err = render(tmpl, r.query())
+		q.Nodes = e.text
 	}
 	if err != nil {
 		return invalidf(ReasonInvalidMetricsQuery, "nodeQuery does not make PromQL: %v", err)

@@ -152,72 +152,72 @@ const maxDotted = 8
 // A template may put a value into an equality or a regular expression matcher, and a dot is
 // literal in label="a.b" but any character in label=~"a.b": env=p..d would read prod despite a
 // policy. No other such character passes checkValue.
-func (b *binding) render(q *templateInput) (string, error) {
+func (b *binding) render(q *templateInput) (expression, error) {
 	data := q.query()
-	expression, err := b.rule.renderFor(b.family.name, b.plain, data)
-	q.usesNamespace = err == nil && q.namespace != "" && b.dependsOnNamespace(q, expression)
+	e, err := b.rule.renderFor(b.family.name, b.plain, data)
+	q.usesNamespace = err == nil && q.namespace != "" && b.dependsOnNamespace(q, e.text)
 	if err != nil || len(q.dotted) == 0 {
-		return expression, err
+		return e, err
 	}
 	labels := slices.Sorted(maps.Keys(q.dotted))
 	// Most templates use <<.LabelMatchers>> but no values, which needs no parsing to tell.
 	text, err := b.rule.query.Execute(replaceDots(data, "[.]", labels...))
 	switch {
-	case err == nil && strings.TrimSpace(text) == expression:
-		return expression, nil
+	case err == nil && strings.TrimSpace(text) == e.text:
+		return e, nil
 	case len(labels) > maxDotted:
-		return "", badRequest("the request selects by %d labels whose value has a dot, and %s can have %d: metricsQuery may take it for any character", len(labels), b.rule.path, maxDotted)
+		return expression{}, badRequest("the request selects by %d labels whose value has a dot, and %s can have %d: metricsQuery may take it for any character", len(labels), b.rule.path, maxDotted)
 	}
 	for _, label := range labels {
-		if expression, err = b.escapeDots(&data, label, expression, q.dotted[label]); err != nil {
-			return "", err
+		if e, err = b.escapeDots(&data, label, e, q.dotted[label]); err != nil {
+			return expression{}, err
 		}
 	}
-	return expression, nil
+	return e, nil
 }
 
 // escapeDots renders again with the dots of a label's value escaped, if the template uses the
 // value as a regular expression. It fails if the template uses a value of the client's selector
 // otherwise, too. Names of objects are safe then: results are distinguished by their labels, and
 // policies do not apply to them.
-func (b *binding) escapeDots(data *querytemplate.Query, label, expression string, selected bool) (string, error) {
+func (b *binding) escapeDots(data *querytemplate.Query, label string, e expression, selected bool) (expression, error) {
 	escaped := replaceDots(*data, "[.]", label)
-	use, other := b.valueUse(*data, escaped, label, expression)
+	use, other := b.valueUse(*data, escaped, label, e)
 	switch {
 	case !use.Regexps:
-		return expression, nil
+		return e, nil
 	case !use.Others:
 		data.LabelValuesByName = escaped.LabelValuesByName
 		return other, nil
 	case selected:
-		return "", badRequest("the value %q of the label %q has a dot, and %s: metricsQuery may take it for any character: use <<.LabelMatchers>> there", data.LabelValuesByName[label], label, b.rule.path)
+		return expression{}, badRequest("the value %q of the label %q has a dot, and %s: metricsQuery may take it for any character: use <<.LabelMatchers>> there", data.LabelValuesByName[label], label, b.rule.path)
 	}
-	return expression, nil
+	return e, nil
 }
 
 // valueUse returns how the template uses the value of a label, from what changes when it is
 // escaped, and the expression with the escaped value. If it cannot tell, it returns all uses.
-func (b *binding) valueUse(data, escaped querytemplate.Query, label, expression string) (use promql.Difference, other string) {
+func (b *binding) valueUse(data, escaped querytemplate.Query, label string, e expression) (use promql.Difference, other expression) {
 	unknown := promql.Difference{Regexps: true, Others: true}
 	other, err := b.rule.renderFor(b.family.name, b.plain, escaped)
 	if err == nil {
-		if other == expression {
+		if other == e {
 			return promql.Difference{}, other
 		}
-		if use, err = promql.Compare(expression, other); err != nil {
-			return unknown, "" // not PromQL
+		if use, err = promql.Compare(e.text, other.text); err != nil {
+			return unknown, expression{} // not PromQL
 		}
 		return use, other
 	}
 	// The value may be a number, such as a quantile, in which a digit can replace the dot.
 	digit, err := b.rule.renderFor(b.family.name, b.plain, replaceDots(data, "0", label))
 	if err != nil {
-		return unknown, ""
+		return unknown, expression{}
 	}
-	if use, err = promql.Compare(expression, digit); err != nil || use.Regexps {
-		return unknown, ""
+	if use, err = promql.Compare(e.text, digit.text); err != nil || use.Regexps {
+		return unknown, expression{}
 	}
-	return use, ""
+	return use, expression{}
 }
 
 // replaceDots returns data with the dots in the values of labels replaced.

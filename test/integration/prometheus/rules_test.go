@@ -154,7 +154,12 @@ func TestConfinedQueriesReadOneNamespace(t *testing.T) {
 		`sort_desc({__name__!=""})`, `-depth`, `absent(limit)`, `quantile(1, depth)`,
 		`max({namespace!="x",__name__!=""})`, `last_over_time({__name__=~"limit|depth"}[5s])`, `depth unless on (pod) requests_total{namespace=~"a|b"}`,
 	} {
-		confined, err := promql.Confine(expression, "namespace", "a")
+		parsed, err := promql.Parse(expression)
+		if err != nil {
+			t.Errorf("%s: %v", expression, err)
+			continue
+		}
+		confined, err := promql.Confine(parsed, "namespace", "a")
 		if err != nil {
 			t.Errorf("%s: %v", expression, err)
 			continue
