@@ -54,6 +54,15 @@ type SourceStatus struct {
 	Since *metav1.Time `json:"since,omitempty"`
 }
 
+// Reasons of a RuleStatus for metrics that are left out.
+const (
+	// ReasonInvalidName means that name yields no metric name, or one that the API
+	// does not allow.
+	ReasonInvalidName = "InvalidName"
+	// ReasonOmittedFromDiscovery means that metrics can be read, but discovery does not list them.
+	ReasonOmittedFromDiscovery = "OmittedFromDiscovery"
+)
+
 // RuleStatus is a problem of a rule. A rule may have several.
 type RuleStatus struct {
 	// Path of the rule in the MetricsBackend, such as spec.customMetrics.rules[3].

@@ -80,6 +80,11 @@ func conditionsOf(backend *v1alpha1.MetricsBackend) []Result {
 		}
 		results = append(results, result)
 	}
+	for _, r := range backend.Status.Rules {
+		if r.State == v1alpha1.RuleWarning && (r.Reason == v1alpha1.ReasonInvalidName || r.Reason == v1alpha1.ReasonOmittedFromDiscovery) {
+			results = append(results, warn(subject, fmt.Sprintf("%s leaves metrics out, %s: %s", r.Path, r.Reason, r.Message), "docs/rules.md explains each reason"))
+		}
+	}
 	failed := func(r Result) bool { return r.Outcome == Fail }
 	// Ready repeats the message of the condition that is the cause.
 	ready := func(r Result) bool { return strings.HasPrefix(r.Message, v1alpha1.ConditionReady+" ") }

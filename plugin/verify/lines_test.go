@@ -144,6 +144,15 @@ func TestLines(t *testing.T) {
 				w.Condition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionFalse, v1alpha1.ReasonKubeletsFailing, "1 of 2 kubelets fail: node-b")
 			},
 		},
+		"metrics left out": {
+			change: func(_ *testing.T, w *plugincluster.World) {
+				w.Backends[0].Status.Rules = []v1alpha1.RuleStatus{
+					{Path: "spec.customMetrics.rules[0]", State: v1alpha1.RuleWarning, Reason: v1alpha1.ReasonOmittedFromDiscovery, Message: "20 metrics are not in discovery"},
+					{Path: "spec.customMetrics.rules[1]", State: v1alpha1.RuleWarning, Reason: v1alpha1.ReasonInvalidName, Message: "1 series make no metric"},
+					{Path: "spec.customMetrics.rules[2]", State: v1alpha1.RuleWarning, Reason: "NoSeries", Message: "no series match now"},
+				}
+			},
+		},
 		"versions disagree": {
 			change: func(_ *testing.T, w *plugincluster.World) { w.Served["v1beta1"].CPU = "300m" },
 			code:   output.NotMet,

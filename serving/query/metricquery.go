@@ -55,8 +55,9 @@ type ExternalRequest struct {
 // ObjectMetrics has the metrics of objects and their queries.
 type ObjectMetrics interface {
 	// ObjectMetrics returns up to limit metrics that exist now, each once, and how many
-	// there are. Metrics of rules come before those of CustomMetrics, each in order. The slice
-	// is shared; it is the same one while nothing has changed.
+	// there are. Metrics of rules come before those of CustomMetrics, each in order, and each rule
+	// or namespace has the same share for each resource. A long name counts as several metrics.
+	// The slice is shared; it is the same one while nothing has changed.
 	ObjectMetrics(limit int) (first []ObjectMetric, total int)
 	// ObjectQuery returns the query of a metric, and what the metric describes. Its error is
 	// apimachinery's NotFound for a metric that does not exist, and BadRequest for a request

@@ -22,7 +22,8 @@ const (
 	// polls once a minute.
 	discoveryInterval = 5 * time.Second
 	// MaxDiscovered limits the metrics in discovery. Every client that looks up any resource gets
-	// the document; this many take 200 kB per version. The others can be read, too.
+	// the document; this many take at most 1 MiB in all versions of all groups, as a long name
+	// counts as several. The others can be read, too.
 	MaxDiscovered = 2000
 )
 

@@ -51,6 +51,8 @@ type Catalog struct {
 	compiled   map[declaredID]*declared
 	// cachedLists is nil after each change.
 	cachedLists *metricLists
+	// omitted are the numbers of metrics that the last lists left out.
+	omitted map[*activeRule]int
 
 	// Guarded by mu, and written only with changing held, too.
 	metrics *metrics

@@ -15,7 +15,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
-// FuzzRule compiles any rule beside a good one. Whatever it is, it is invalid or makes
+// FuzzRule compiles any rule beside a good-one. Whatever it is, it is invalid or makes
 // metrics with names that can be asked for and queries in PromQL, and the other goes on.
 func FuzzRule(f *testing.F) {
 	f.Add(`{__name__=~"^container_.*"}`, "^container_.*_total$", "<<.Resource>>", "^container_(.*)_total$", "", `sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)`, "container_cpu_total", "pod")
@@ -25,7 +25,7 @@ func FuzzRule(f *testing.F) {
 	f.Add("x", "y", `<<printf "%s" .Resource>>`, ".*", "$$", "topk(1, <<.Series>>{<<.LabelMatchers>>})", "x.y", "pod")
 	f.Fuzz(func(t *testing.T, seriesQuery, isNot, template, matches, as, metricsQuery, name, label string) {
 		for _, s := range []string{seriesQuery, isNot, template, matches, as, metricsQuery, name, label} {
-			if len(s) > 2048 || strings.TrimSpace(seriesQuery) == "good" || as == "good one" {
+			if len(s) > 2048 || strings.TrimSpace(seriesQuery) == "good" || as == "good-one" {
 				return
 			}
 		}
@@ -33,7 +33,7 @@ func FuzzRule(f *testing.F) {
 			SeriesQuery: seriesQuery, SeriesFilters: []v1alpha1.SeriesFilter{{IsNot: isNot}},
 			Resources: v1alpha1.RuleResources{Template: template}, Name: v1alpha1.RuleName{Matches: matches, As: as}, MetricsQuery: metricsQuery,
 		}
-		spec := backend([]v1alpha1.MetricRule{{SeriesQuery: "good", Resources: namespacePod, Name: v1alpha1.RuleName{As: "good one"}}, rule}, []v1alpha1.MetricRule{rule})
+		spec := backend([]v1alpha1.MetricRule{{SeriesQuery: "good", Resources: namespacePod, Name: v1alpha1.RuleName{As: "good-one"}}, rule}, []v1alpha1.MetricRule{rule})
 		c := NewCatalog(&cluster{index: index()})
 		c.Apply(spec)
 		for _, s := range c.Selections() {
@@ -43,7 +43,7 @@ func FuzzRule(f *testing.F) {
 			}
 			c.SetSeries(s, found)
 		}
-		if _, _, err := c.ObjectQuery(pods("shop", "good one", "a")); err != nil {
+		if _, _, err := c.ObjectQuery(pods("shop", "good-one", "a")); err != nil {
 			t.Errorf("the good rule: %v", err)
 		}
 		for _, h := range c.Health().Rules {

@@ -23,7 +23,9 @@ const (
 	ReasonInvalidSeriesFilter = "InvalidSeriesFilter"
 	// ReasonInvalidName means that name yields no metric name, or one that the API
 	// does not allow.
-	ReasonInvalidName = "InvalidName"
+	ReasonInvalidName = v1alpha1.ReasonInvalidName
+	// ReasonOmittedFromDiscovery means that there are more metrics than discovery lists.
+	ReasonOmittedFromDiscovery = v1alpha1.ReasonOmittedFromDiscovery
 	// ReasonInvalidResources means that resources associates no label with a resource.
 	ReasonInvalidResources = "InvalidResources"
 	// ReasonUnknownResource means that the cluster has no such resource now.
@@ -118,6 +120,9 @@ func (c *Catalog) updateHealth() {
 			problems = append(problems, c.activeProblems(r, f)...)
 			if p := collisionProblem(collisions[r]); p != nil {
 				problems = append(problems, p)
+			}
+			if n := c.omitted[r]; n > 0 {
+				problems = append(problems, warnf(ReasonOmittedFromDiscovery, "%d metrics are not in discovery, which has no room for all, but can be read: select fewer series, or give shorter names", n))
 			}
 			if (f == nil || !f.known) && unknown[r.external] == nil {
 				unknown[r.external] = notKnown(r, f)

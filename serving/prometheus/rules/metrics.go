@@ -5,7 +5,6 @@ package rules
 
 import (
 	"cmp"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -139,35 +138,54 @@ func (c *Catalog) lists(most int) (*metricLists, Health) {
 	if c.cachedLists != nil && c.cachedLists.most == most {
 		return c.cachedLists, c.health
 	}
-	l := &metricLists{most: most, custom: c.list(false, most)}
-	for _, m := range c.list(true, most) {
+	omitted := map[*activeRule]int{}
+	l := &metricLists{most: most, custom: c.list(false, most, omitted)}
+	for _, m := range c.list(true, most, omitted) {
 		l.external = append(l.external, m.Name)
+	}
+	if !maps.Equal(omitted, c.omitted) {
+		c.omitted = omitted
+		c.updateHealth()
 	}
 	c.cachedLists = l
 	return l, c.health
 }
 
-// list returns the first custom or external metrics in order. c.changing is held.
-func (c *Catalog) list(external bool, most int) []query.ObjectMetric {
+// list returns custom or external metrics, and adds the number of those that it leaves out to
+// omitted. c.changing is held.
+func (c *Catalog) list(external bool, most int, omitted map[*activeRule]int) []query.ObjectMetric {
+	ofRules, declared := shares{}, shares{}
+	for key, bindings := range c.metrics.index(external).lists {
+		rule := bindings[len(bindings)-1].rule
+		ofRules.add(shareKey{rule: rule, position: rule.position, resource: key.resource}, key.name, most)
+	}
 	var all []query.ObjectMetric
-	for _, key := range firstN(maps.Keys(c.metrics.index(external).lists), most, metricKey.compare) {
+	keys, left := ofRules.divide(most, omitted)
+	for _, key := range keys {
 		all = append(all, c.metrics.effective(key).metric)
 	}
 	// Declared metrics come last, so that they cannot displace those of the administrator.
-	declared := c.onlyDeclared(external)
-	for _, key := range firstN(maps.Keys(declared), most-len(all), metricKey.compare) {
-		all = append(all, declared[key])
+	only := c.onlyDeclared(external)
+	for key, d := range only {
+		declared.add(shareKey{namespace: d.Namespace, resource: key.resource}, key.name, left)
+	}
+	keys, _ = declared.divide(left, map[*activeRule]int{})
+	for _, key := range keys {
+		all = append(all, only[key].metric)
 	}
 	return all
 }
 
-// onlyDeclared returns the declared metrics, of all namespaces, that no rule defines.
-// c.changing is held.
-func (c *Catalog) onlyDeclared(external bool) map[metricKey]query.ObjectMetric {
-	only := map[metricKey]query.ObjectMetric{}
+// onlyDeclared returns the declared metrics, of all namespaces, that no rule defines, each of the
+// first namespace. c.changing is held.
+func (c *Catalog) onlyDeclared(external bool) map[metricKey]*declared {
+	only := map[metricKey]*declared{}
 	for key, d := range c.declared {
-		if key.external() == external && c.metrics.effective(key.metricKey) == nil {
-			only[key.metricKey] = d.metric
+		if key.external() != external || c.metrics.effective(key.metricKey) != nil {
+			continue
+		}
+		if other := only[key.metricKey]; other == nil || d.Namespace < other.Namespace {
+			only[key.metricKey] = d
 		}
 	}
 	return only
@@ -176,25 +194,4 @@ func (c *Catalog) onlyDeclared(external bool) map[metricKey]query.ObjectMetric {
 // countMetrics requires that c.changing is held.
 func (c *Catalog) countMetrics(external bool) int {
 	return len(c.metrics.index(external).lists) + len(c.onlyDeclared(external))
-}
-
-// firstN returns the first keys in order. It sorts at most 2n at a time, as there may be a
-// million of which few are wanted.
-func firstN[K any](all iter.Seq[K], n int, compare func(a, b K) int) []K {
-	if n <= 0 {
-		return nil
-	}
-	var first []K
-	full := false
-	for key := range all {
-		if full && compare(key, first[n-1]) >= 0 {
-			continue
-		}
-		if first = append(first, key); len(first)-n >= n {
-			slices.SortFunc(first, compare)
-			first, full = first[:n], true
-		}
-	}
-	slices.SortFunc(first, compare)
-	return first[:min(len(first), n)]
 }

@@ -4,8 +4,8 @@
 package rules
 
 import (
+	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -15,7 +15,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
@@ -75,20 +77,124 @@ func TestListsBeginWithRules(t *testing.T) {
 	}
 }
 
-func TestFirstN(t *testing.T) {
-	names := map[string]bool{}
+func TestDivide(t *testing.T) {
+	var names []string
 	for range 5000 {
-		names[fmt.Sprint(rand.IntN(1e9))] = true
+		names = append(names, fmt.Sprint(rand.IntN(1e9)))
 	}
-	sorted := slices.Sorted(maps.Keys(names))
-	for _, most := range []int{0, 1, 7, 2000, 2500, len(names), len(names) + 1, math.MaxInt} {
-		got := firstN(maps.Keys(names), most, strings.Compare)
-		if !slices.Equal(got, sorted[:min(most, len(sorted))]) {
-			t.Errorf("the first %d are wrong: %d", most, len(got))
+	sorted := slices.Compact(slices.Sorted(slices.Values(names)))
+	for _, most := range []int{0, 1, 7, 2000, 2500, len(sorted), len(sorted) + 1, math.MaxInt} {
+		s, omitted, r := shares{}, map[*activeRule]int{}, &activeRule{}
+		for _, name := range rand.Perm(len(sorted)) {
+			s.add(shareKey{rule: r}, sorted[name], most)
+		}
+		listed, left := s.divide(most, omitted)
+		want := min(most, len(sorted))
+		if len(listed) != want || left != most-want || omitted[r] != len(sorted)-want {
+			t.Errorf("of %d: %d listed, %d left, %d omitted", most, len(listed), left, omitted[r])
+		}
+		for i, key := range listed {
+			if key.name != sorted[i] {
+				t.Fatalf("of %d: %d is %s, want %s", most, i, key.name, sorted[i])
+			}
 		}
 	}
-	if got := firstN(maps.Keys(names), -1, strings.Compare); len(got) != 0 {
-		t.Errorf("%d are left of none", len(got))
+}
+
+// TestMetricNames: names are as in the schema of metricName, wherever they are from.
+func TestMetricNames(t *testing.T) {
+	long := strings.Repeat("x", 253)
+	for name, want := range map[string]string{
+		long: "", "job:requests:rate5m": "", "x-äöü.y": "", strings.Repeat("ä", 253): "",
+		long + "x": "is longer than 253", strings.Repeat("x", 16<<10): "is longer than 253", strings.Repeat("ä", 254): "is longer than 253",
+		"a b": "white space", "a\nb": "white space", "a\x7f": "control character", "\xff": "control character", "a%b": "has a character", "..": "part of a path",
+	} {
+		spec := backend([]v1alpha1.MetricRule{{SeriesQuery: "x", Resources: namespacePod, Name: v1alpha1.RuleName{As: name}}}, []v1alpha1.MetricRule{{SeriesQuery: "x", Name: v1alpha1.RuleName{As: name}}})
+		c := newCatalog(t, spec, seriesOf("x", "namespace", "pod"))
+		declared := externalMetric("shop", "x", "up")
+		declared.Spec.MetricName = name
+		c.Declare(nil, []*v1alpha1.ExternalMetric{declared})
+		messages := []string{c.Declared()[0].Message}
+		for _, r := range c.Health().Rules {
+			messages = append(messages, r.Message)
+		}
+		if want == "" && (len(messages) > 1 || messages[0] != "") {
+			t.Errorf("%.20q: %q", name, messages)
+		}
+		for _, m := range messages {
+			if !strings.Contains(m, want) || len(m) > 300 || want != "" && len(messages) != 3 {
+				t.Errorf("%.20q: %q, want %q", name, messages, want)
+			}
+		}
+	}
+}
+
+// TestListIsFair: the aggregated discovery document is small whatever the names that applications and
+// teams choose, and no rule, resource or namespace pushes out another one.
+func TestListIsFair(t *testing.T) {
+	const most = 2000 // valueapi.MaxDiscovered
+	rule := func(prefix string) v1alpha1.MetricRule {
+		return v1alpha1.MetricRule{SeriesQuery: `{__name__=~"` + prefix + `.*"}`, Resources: v1alpha1.RuleResources{Template: "<<.Resource>>"}}
+	}
+	rules := []v1alpha1.MetricRule{rule("a"), rule("b"), rule("c")}
+	c := NewCatalog(&cluster{index: index()})
+	c.Apply(backend(rules, rules[:1]))
+	for _, s := range c.Selections() {
+		prefix := s.Selector[len(`{__name__=~"`):][:1]
+		var all []series.Series
+		for i := range map[string]int{"a": 3000, "b": 3000, "c": 10}[prefix] {
+			name := fmt.Sprintf("%s%04d", prefix, i)
+			if prefix == "a" {
+				name += strings.Repeat("x", 248)
+			}
+			all = append(all, seriesOf(name, "namespace", "pod", "service"))
+		}
+		all = append(all, seriesOf(prefix+strings.Repeat("y", 16<<10), "namespace"))
+		c.SetSeries(s, all)
+	}
+	listed, total := c.ObjectMetrics(most)
+	counts := map[string]int{}
+	var custom, external []metav1.APIResource
+	for _, m := range listed {
+		counts[m.Name[:1]+" "+m.Resource.Resource]++
+		custom = append(custom, metav1.APIResource{Name: m.Resource.String() + "/" + m.Name, Namespaced: m.Namespaced, Kind: "MetricValueList", Verbs: metav1.Verbs{"get", "watch"}})
+	}
+	// A name of 253 characters counts as 6.
+	if diff := cmp.Diff(map[string]int{
+		"a namespaces": 54, "a pods": 55, "a services": 55, "b namespaces": 328, "b pods": 328, "b services": 328, "c namespaces": 10, "c pods": 10, "c services": 10,
+	}, counts); diff != "" || total != 18030 {
+		t.Errorf("of %d (-want +got):\n%s", total, diff)
+	}
+	names, _ := c.ExternalMetrics(most)
+	for _, name := range names {
+		external = append(external, metav1.APIResource{Name: name, Namespaced: true, Kind: "ExternalMetricValueList", Verbs: metav1.Verbs{"get", "watch"}})
+	}
+	size := 0
+	for _, all := range [][]metav1.APIResource{custom, custom, external} {
+		converted, err := endpoints.ConvertGroupVersionIntoToDiscovery(all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := json.Marshal(converted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += len(body)
+	}
+	if size > 1<<20 {
+		t.Errorf("the document has %d bytes", size)
+	}
+	var told []string
+	for _, r := range c.Health().Rules {
+		told = append(told, fmt.Sprintf("%s %s: %.25s", strings.TrimPrefix(r.Path, "spec."), r.Reason, r.Message))
+	}
+	if diff := cmp.Diff([]string{
+		"customMetrics.rules[0] InvalidName: 1 series make no metric: ", "customMetrics.rules[0] OmittedFromDiscovery: 8836 metrics are not in d",
+		"customMetrics.rules[1] InvalidName: 1 series make no metric: ", "customMetrics.rules[1] OmittedFromDiscovery: 8016 metrics are not in d",
+		"customMetrics.rules[2] InvalidName: 1 series make no metric: ",
+		"externalMetrics.rules[0] InvalidName: 1 series make no metric: ", "externalMetrics.rules[0] OmittedFromDiscovery: 2667 metrics are not in d",
+	}, told); diff != "" {
+		t.Errorf("health (-want +got):\n%s", diff)
 	}
 }
 

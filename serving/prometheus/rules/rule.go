@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/internal/querytemplate"
@@ -192,6 +193,10 @@ func (n naming) name(series string) (string, bool) {
 	return string(n.matches.ExpandString(nil, n.as, series, match)), true
 }
 
+// maxMetricName is the maximum length of a metric's name in characters, as in the schema of
+// metricName.
+const maxMetricName = 253
+
 // checkMetricName returns an error unless a metric can be requested by a name. It must be one
 // segment of a path (Custom Metrics API proposal, "Metric Names"); clients escape slashes in
 // those of external metrics, which therefore cannot contain the escape.
@@ -199,6 +204,10 @@ func checkMetricName(name string, external bool) error {
 	switch {
 	case name == "":
 		return fmt.Errorf("the name is empty")
+	case utf8.RuneCountInString(name) > maxMetricName:
+		return fmt.Errorf("%s is longer than %d characters", quoteName(name), maxMetricName)
+	case strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c == 0x7f || c == utf8.RuneError }):
+		return fmt.Errorf("%s has white space or a control character", quoteName(name))
 	case name == "." || name == "..":
 		return fmt.Errorf("%q cannot be a part of a path", name)
 	case strings.ContainsAny(name, "%?") || !external && strings.Contains(name, "/"):
