@@ -124,7 +124,7 @@ func describeResources(verbs ...string) (described, error) {
 	resources := make([]metav1.APIResource, 0, 2)
 	for _, k := range []*kind{nodes, pods} {
 		resources = append(resources, metav1.APIResource{
-			Name: k.resource, SingularName: k.singular, Namespaced: k.namespaced, Kind: k.name, Verbs: verbs,
+			Name: k.resource, Namespaced: k.namespaced, Kind: k.name, Verbs: verbs,
 		})
 	}
 	converted, err := endpoints.ConvertGroupVersionIntoToDiscovery(resources)

@@ -19,9 +19,8 @@ import (
 // kind is what nodes and pods differ in. API objects are of the internal
 // version: the codec converts them where it was asked to.
 type kind struct {
-	name               string
-	resource, singular string
-	namespaced         bool
+	name, resource string
+	namespaced     bool
 
 	newObject func() runtime.Object
 	newList   func() runtime.Object
@@ -53,7 +52,6 @@ func (k *kind) api(version schema.GroupVersion) stream.API {
 var nodes = &kind{
 	name:     "NodeMetrics",
 	resource: "nodes",
-	singular: "node",
 
 	newObject: func() runtime.Object { return &metrics.NodeMetrics{} },
 	newList:   func() runtime.Object { return &metrics.NodeMetricsList{} },
@@ -85,7 +83,6 @@ var nodes = &kind{
 var pods = &kind{
 	name:       "PodMetrics",
 	resource:   "pods",
-	singular:   "pod",
 	namespaced: true,
 
 	newObject: func() runtime.Object { return &metrics.PodMetrics{} },

@@ -5,6 +5,7 @@ package resourcemetrics
 
 import (
 	"context"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -50,7 +51,7 @@ var (
 func (s *storage) New() runtime.Object     { return s.kind.newObject() }
 func (s *storage) NewList() runtime.Object { return s.kind.newList() }
 func (s *storage) Kind() string            { return s.kind.name }
-func (s *storage) GetSingularName() string { return s.kind.singular }
+func (s *storage) GetSingularName() string { return "" } // clients use the kind: podmetrics
 func (s *storage) NamespaceScoped() bool   { return s.kind.namespaced }
 func (s *storage) Destroy()                {} // the store outlives the API server
 
@@ -76,7 +77,7 @@ func (s *storage) notFound(key samplestore.Key) error {
 	if s.kind.namespaced {
 		name = key.Namespace + "/" + key.Name
 	}
-	return apierrors.NewNotFound(metrics.Resource(s.kind.singular+"metrics"), name)
+	return apierrors.NewNotFound(metrics.Resource(strings.ToLower(s.kind.name)), name)
 }
 
 // List returns the newest selected points in the order of namespaces and names. A resourceVersion

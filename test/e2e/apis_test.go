@@ -115,6 +115,9 @@ func TestKubectlGet(t *testing.T) {
 	}{
 		"table of nodes":  {[]string{"get", "nodes.metrics.k8s.io"}, `(?m)^NAME\s+CPU\s+MEMORY\s+WINDOW`},
 		"table of pods":   {[]string{"get", "pods.v1beta1.metrics.k8s.io", "-n", namespace}, `(?m)^NAME\s+CPU\s+MEMORY\s+WINDOW`},
+		"pods by kind":    {[]string{"get", "podmetrics", "-n", namespace}, `(?m)^NAME\s+CPU\s+MEMORY\s+WINDOW`},
+		"nodes by kind":   {[]string{"describe", "nodemetrics"}, `(?m)^Kind:\s+NodeMetrics`},
+		"core pods":       {[]string{"get", "pods", "-n", namespace}, `(?m)^NAME\s+READY\s+STATUS`},
 		"label selector":  {[]string{"get", "pods.metrics.k8s.io", "-A", "-l", "app=no-such-app"}, `No resources found`},
 		"paging":          {[]string{"get", "pods.metrics.k8s.io", "-A", "--chunk-size=1", "-o", "name"}, `podmetrics|pod.metrics|pods.metrics`},
 		"explain":         {[]string{"explain", "metricsbackend.spec.resourceMetrics.scrape.interval"}, `Default:\s+15s`},
