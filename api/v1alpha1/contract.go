@@ -167,6 +167,17 @@ type KubeletReport struct {
 	Account string `json:"account,omitempty"`
 	// Failures groups the nodes whose last scrape failed, largest group first.
 	Failures []KubeletFailure `json:"failures,omitempty"`
+
+	// PodsWithoutMetrics is the number of pods that run by the newest response of their
+	// kubelet, and have had no metrics for several minutes; NodesWithoutPodMetrics are the
+	// first names of their nodes in sorted order, at most five.
+	PodsWithoutMetrics     int      `json:"podsWithoutMetrics,omitempty"`
+	NodesWithoutPodMetrics []string `json:"nodesWithoutPodMetrics,omitempty"`
+	// PodPoints is the number of pods with a data point, and PodsWithoutPoint that of pods
+	// without one that were created more than several minutes ago. That is known from
+	// metadata, which does not say whether a pod runs, or where.
+	PodPoints        int64 `json:"podPoints,omitempty"`
+	PodsWithoutPoint int64 `json:"podsWithoutPoint,omitempty"`
 }
 
 // KubeletFailure is one kind of failure and the nodes that have it.
@@ -216,4 +227,7 @@ const (
 	// ScrapeStaleSamples means: the newest sample is older than maxAge, so that nothing of
 	// the node is served: its kubelet does not renew samples, or its clock is behind.
 	ScrapeStaleSamples ScrapeReason = "StaleSamples"
+	// ScrapePodsWithoutMetrics means: at least half of the pods that run by the response have
+	// had no metrics for several minutes. What else the response has is served.
+	ScrapePodsWithoutMetrics ScrapeReason = "PodsWithoutMetrics"
 )

@@ -6,6 +6,7 @@ package metricsbackend
 import (
 	"cmp"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 	"time"
@@ -66,7 +67,7 @@ func (s *reconcileState) evaluateKubelets(k v1alpha1.KubeletReport) conditionRes
 	case len(k.Failures) == 0 && k.Healthy == 0:
 		return conditionResult{metav1.ConditionUnknown, v1alpha1.ReasonProgressing, "the kubelets are being asked for the first time"}
 	case len(k.Failures) == 0:
-		return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, kubeletsAnswer}
+		return s.evaluatePods(k)
 	}
 	failures := slices.Clone(k.Failures)
 	slices.SortStableFunc(failures, func(a, b v1alpha1.KubeletFailure) int {
@@ -79,10 +80,37 @@ func (s *reconcileState) evaluateKubelets(k v1alpha1.KubeletReport) conditionRes
 	}
 	var parts []string
 	for _, f := range failures[:min(len(failures), failureKinds)] {
-		parts = append(parts, fmt.Sprintf("%d of %d nodes: %s (%s). %s", f.Count, k.Nodes, f.Reason, nodeNames(f), s.remedy(f.Reason)))
+		pods := ""
+		if f.Reason == v1alpha1.ScrapePodsWithoutMetrics {
+			pods = ", " + roughCount(k.PodsWithoutMetrics) + " pods"
+		}
+		parts = append(parts, fmt.Sprintf("%d of %d nodes: %s (%s)%s. %s", f.Count, k.Nodes, f.Reason, nodeNames(f), pods, s.remedy(f.Reason)))
 	}
 	return conditionResult{metav1.ConditionFalse, reason, strings.Join(parts, " ")}
 }
+
+// evaluatePods evaluates the pods of kubelets that all answer. Metadata does not say whether a pod
+// runs, or on a selected node; but some pod runs, be it serving's, so it is False if none has a point.
+func (s *reconcileState) evaluatePods(k v1alpha1.KubeletReport) conditionResult {
+	result := conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, kubeletsAnswer}
+	allNodes := s.spec.ResourceMetrics == nil || s.spec.ResourceMetrics.Scrape.NodeSelector == nil
+	switch {
+	case k.PodPoints == 0 && k.PodsWithoutPoint > 0 && allNodes:
+		result = conditionResult{metav1.ConditionFalse, v1alpha1.ReasonKubeletsFailing, fmt.Sprintf(
+			"no pod has metrics, although %s pods are known from their metadata and all kubelets answer. %s", roughCount(int(k.PodsWithoutPoint)), runtimeRemedy)}
+	case k.PodsWithoutMetrics > 0:
+		result.message += fmt.Sprintf("; by their responses, %s pods run without metrics (first nodes: %s)", roughCount(k.PodsWithoutMetrics), strings.Join(k.NodesWithoutPodMetrics, ", "))
+	case k.PodsWithoutPoint > 0 && k.PodsWithoutPoint >= k.PodPoints && allNodes:
+		result.message += "; at least half of the pods that are known from their metadata have no metrics, perhaps since they do not run: kubectl metrics verify tells"
+	}
+	return result
+}
+
+// roughCount rounds down to a power of two, since the status is not to be written for each pod.
+func roughCount(n int) string { return fmt.Sprintf("at least %d", 1<<(bits.Len(uint(max(n, 1)))-1)) }
+
+const runtimeRemedy = "Most likely the container runtime reports no containers, or no CPU or working set of them: " +
+	"check that kubelet and runtime use the same cgroup driver, what `crictl stats` says on a node, and the runtime's log"
 
 func nodeNames(f v1alpha1.KubeletFailure) string {
 	var names []string
@@ -147,6 +175,8 @@ func (s *reconcileState) remedy(reason v1alpha1.ScrapeReason) string {
 		return "What answers there is no kubelet with /metrics/resource: exclude virtual nodes with spec.resourceMetrics.scrape.nodeSelector"
 	case v1alpha1.ScrapeStaleSamples:
 		return "Samples of these nodes are too old to be served, by the age shown: synchronize their clocks, or restart their kubelets if they renew no samples"
+	case v1alpha1.ScrapePodsWithoutMetrics:
+		return "By the kubelet's response, at least half of the pods that run have had no metrics for several minutes. " + runtimeRemedy
 	case v1alpha1.ScrapeBodyTooLarge:
 		return "Raise spec.resourceMetrics.scrape.maxBodySize"
 	}

@@ -23,6 +23,10 @@ func TestEvaluateKubelets(t *testing.T) {
 		status metav1.ConditionStatus
 		reason string
 		parts  []string
+		// message is the whole message, if it matters.
+		message string
+		// selected: the spec selects nodes.
+		selected bool
 	}{
 		"all answer":     {report: v1alpha1.KubeletReport{Nodes: 3, Healthy: 3}, status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded},
 		"some not asked": {report: v1alpha1.KubeletReport{Nodes: 3, Healthy: 2, Pending: 1}, status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded},
@@ -66,16 +70,51 @@ func TestEvaluateKubelets(t *testing.T) {
 			report: v1alpha1.KubeletReport{Nodes: 1, Failures: []v1alpha1.KubeletFailure{failure("FromTheFuture", 1, "a")}},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletsFailing, parts: []string{"FromTheFuture (a)", "log"},
 		},
+		"pods of a node without metrics": {
+			report: v1alpha1.KubeletReport{Nodes: 3, Healthy: 2, PodsWithoutMetrics: 8, PodPoints: 30, Failures: []v1alpha1.KubeletFailure{failure(v1alpha1.ScrapePodsWithoutMetrics, 1, "a")}},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletsFailing,
+			parts: []string{"1 of 3 nodes: PodsWithoutMetrics (a), at least 8 pods. By the kubelet's response", "cgroup driver", "crictl stats"},
+		},
+		"a few pods without metrics": {
+			report: v1alpha1.KubeletReport{Nodes: 3, Healthy: 3, PodsWithoutMetrics: 13, NodesWithoutPodMetrics: []string{"a", "b"}, PodPoints: 30, PodsWithoutPoint: 13},
+			status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded,
+			parts: []string{"all kubelets that were asked answer; by their responses", "at least 8 pods", "(first nodes: a, b)"},
+		},
+		"no pod has a point": {
+			report: v1alpha1.KubeletReport{Nodes: 3, Healthy: 3, PodsWithoutPoint: 5},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletsFailing,
+			parts: []string{"no pod has metrics", "at least 4 pods are known from their metadata", "crictl stats"},
+		},
+		"no pod has a point, of the selected nodes": {
+			report: v1alpha1.KubeletReport{Nodes: 3, Healthy: 3, PodsWithoutPoint: 5}, selected: true,
+			status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded,
+		},
+		"most pods have no point, and perhaps do not run": {
+			report: v1alpha1.KubeletReport{Nodes: 3, Healthy: 3, PodPoints: 30, PodsWithoutPoint: 30},
+			status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded,
+			parts: []string{"all kubelets that were asked answer; at least half of the pods that are known from their metadata", "kubectl metrics verify"},
+		},
+		"some pods have no point": {
+			report: v1alpha1.KubeletReport{Nodes: 3, Healthy: 3, PodPoints: 30, PodsWithoutPoint: 29},
+			status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded, message: kubeletsAnswer,
+		},
 		"numbers that make no sense": {
 			report: v1alpha1.KubeletReport{Nodes: 1, Healthy: -4, Failures: []v1alpha1.KubeletFailure{failure(v1alpha1.ScrapeTimeout, -2)}},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletsFailing,
 		},
 	}
 	fc := newFakeCluster(t, newBackend())
-	s := fc.reconciler().newState(newBackend())
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
+			backend := newBackend()
+			if tc.selected {
+				backend.Spec.ResourceMetrics.Scrape.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubelet": "real"}}
+			}
+			s := fc.reconciler().newState(backend)
 			got := s.evaluateKubelets(tc.report)
+			if tc.message != "" && got.message != tc.message {
+				t.Errorf("message %q, want %q", got.message, tc.message)
+			}
 			if got.status != tc.status || got.reason != tc.reason {
 				t.Errorf("%s, %s: want %s, %s", got.status, got.reason, tc.status, tc.reason)
 			}
@@ -100,7 +139,7 @@ func TestRemedies(t *testing.T) {
 	for _, reason := range []v1alpha1.ScrapeReason{
 		v1alpha1.ScrapeNoAddress, v1alpha1.ScrapeConnectionFailed, v1alpha1.ScrapeTimeout, v1alpha1.ScrapeCertificateUntrusted,
 		v1alpha1.ScrapeCertificateChanged, v1alpha1.ScrapeNoToken, v1alpha1.ScrapeUnauthorized, v1alpha1.ScrapeForbidden, v1alpha1.ScrapeBadStatus,
-		v1alpha1.ScrapeBodyTooLarge, v1alpha1.ScrapeMalformedBody, v1alpha1.ScrapeStaleSamples,
+		v1alpha1.ScrapeBodyTooLarge, v1alpha1.ScrapeMalformedBody, v1alpha1.ScrapeStaleSamples, v1alpha1.ScrapePodsWithoutMetrics,
 	} {
 		if got := s.remedy(reason); got == unknown || got == "" {
 			t.Errorf("%s: no remedy", reason)

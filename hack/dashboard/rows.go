@@ -45,6 +45,8 @@ var rows = []row{
 	{"Scrapes of kubelets and freshness", []panel{
 		{title: "Nodes by state", unit: number, help: "Of the pod with most in each state: every pod scrapes every node.",
 			queries: []query{of(`max by (state) (metrics_backend_kubelet_nodes{SERVING})`, "{{state}}")}},
+		{title: "Pods that run without metrics", unit: number, help: "By their kubelets' responses, for several minutes.",
+			queries: []query{of(`max(metrics_backend_kubelet_pods_without_metrics{SERVING})`, "pods")}},
 		{title: "Scrapes by result", unit: perSecond, stacked: true,
 			queries: []query{of(`sum by (result) (rate(metrics_backend_kubelet_scrapes_total{SERVING}[RATE]))`, "{{result}}")}},
 		{title: "Age of the newest sample", unit: seconds, help: "By pod. Alert from 2 minutes on.", noData: "there is no sample yet.",

@@ -27,7 +27,7 @@ func TestDocumented(t *testing.T) {
 		v1alpha1.ScrapeNoAddress, v1alpha1.ScrapeConnectionFailed, v1alpha1.ScrapeTimeout,
 		v1alpha1.ScrapeCertificateUntrusted, v1alpha1.ScrapeCertificateChanged, v1alpha1.ScrapeNoToken, v1alpha1.ScrapeUnauthorized,
 		v1alpha1.ScrapeForbidden, v1alpha1.ScrapeBadStatus, v1alpha1.ScrapeBodyTooLarge, v1alpha1.ScrapeMalformedBody,
-		v1alpha1.ScrapeStaleSamples,
+		v1alpha1.ScrapeStaleSamples, v1alpha1.ScrapePodsWithoutMetrics,
 	} {
 		want = append(want, string(reason))
 	}

@@ -43,7 +43,7 @@ func reference(body string) ([]textSample, error) {
 	var all []textSample
 	for name, f := range found {
 		family := familyOf([]byte(name))
-		if family == familyOther || family == scrapeError {
+		if family == familyOther || family == scrapeError || family == podCPU {
 			continue
 		}
 		seen := map[string]bool{}
@@ -233,13 +233,20 @@ func FuzzParse(f *testing.F) {
 	f.Add("", "")
 	f.Add("container_cpu_usage_seconds_total 1\n", "container_cpu_usage_seconds_total{init_container=\"z\"} NaN\n")
 	f.Add(answers(says("a", 100, 0)).text(), answers(says("a", 115, 15), says("b", 1, 2)).text())
+	const pod = "pod_cpu_usage_seconds_total{namespace=\"n\",pod=\"p\"} "
+	f.Add(pod+"1\n"+pod+"NaN\n", pod+"2\n")
 	f.Add(generate(rand.New(rand.NewPCG(1, 1))), generate(rand.New(rand.NewPCG(2, 2))))
 	f.Fuzz(func(t *testing.T, first, second string) {
 		var state nodeState
 		for i, body := range []string{first, second} {
 			at := float64(15 * i)
+			state.running.parse = true
 			nodes, pods, _ := scrapeText(t, &state, body, at, false)
 			checkState(t, &state)
+			with, without := state.countPods(epoch.UnixMilli()+int64(at*1000), math.MaxInt64)
+			if with > len(state.pods) || without != len(state.running.without) || without > len(state.pods)+state.running.counters {
+				t.Errorf("%d pods with and %d without metrics, of %d and %d counters", with, without, len(state.pods), state.running.counters)
+			}
 			for _, u := range slices.Concat(nodes, pods) {
 				checkPoint(t, u.Point, at)
 			}

@@ -50,9 +50,14 @@ var (
 		Buckets:        []float64{0.25, 0.5, 1, 2.5, 5, 7.5, 10, 15, 20, 30, 60, 120},
 		StabilityLevel: metrics.ALPHA,
 	})
+	podsWithoutMetrics = metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "pods_without_metrics",
+		Help:           "Number of pods that run by the newest answer of their kubelet, and have had no metrics for several minutes.",
+		StabilityLevel: metrics.ALPHA,
+	})
 	nodesByState = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "nodes",
-		Help:           "Number of selected nodes by the state of their newest scrape: healthy, stale if the samples were too old to be served, failing, or pending before the first.",
+		Help:           "Number of selected nodes by the state of their newest scrape: healthy, stale if the samples were too old to be served, without_pod_metrics if at least half of the pods have none, failing, or pending before the first.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"state"})
 	nodesPhaseTracked = metrics.NewGauge(&metrics.GaugeOpts{
@@ -71,7 +76,7 @@ var (
 // legacyregistry.MustRegister. Unregistered metrics are not counted.
 func RegisterMetrics(register func(...metrics.Registerable)) {
 	register(scrapeDuration, scrapesTotal, skippedTotal, scrapesInFlight, scheduleDelay,
-		sampleAge, nodesByState, nodesPhaseTracked, storePoints)
+		sampleAge, podsWithoutMetrics, nodesByState, nodesPhaseTracked, storePoints)
 }
 
 // count counts an outcome in the metrics.
@@ -95,15 +100,16 @@ func (o *outcome) count() {
 // updateGauges sets the gauges of nodes.
 func (s *Source) updateGauges() {
 	report := s.Report()
-	stale := 0
+	failing := map[v1alpha1.ScrapeReason]int{}
 	for _, f := range report.Failures {
-		if f.Reason == v1alpha1.ScrapeStaleSamples {
-			stale = f.Count
-		}
+		failing[f.Reason] = f.Count
 	}
+	stale, noPods := failing[v1alpha1.ScrapeStaleSamples], failing[v1alpha1.ScrapePodsWithoutMetrics]
+	podsWithoutMetrics.Set(float64(report.PodsWithoutMetrics))
 	nodesByState.WithLabelValues("healthy").Set(float64(report.Healthy))
 	nodesByState.WithLabelValues("stale").Set(float64(stale))
-	nodesByState.WithLabelValues("failing").Set(float64(report.Nodes - report.Healthy - report.Pending - stale))
+	nodesByState.WithLabelValues("without_pod_metrics").Set(float64(noPods))
+	nodesByState.WithLabelValues("failing").Set(float64(report.Nodes - report.Healthy - report.Pending - stale - noPods))
 	nodesByState.WithLabelValues("pending").Set(float64(report.Pending))
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,15 +29,19 @@ func TestMetrics(t *testing.T) {
 	ahead.count()
 	bad := outcome{start: epoch, end: epoch.Add(10 * time.Second), failure: failf(v1alpha1.ScrapeTimeout, "why")}
 	bad.count()
-	nodesWith(t, history{1}, history{v1alpha1.ScrapeTimeout}, history{v1alpha1.ScrapeStaleSamples}, history{}, history{}).upkeep()
+	nodesWith(t, history{1}, history{v1alpha1.ScrapeTimeout}, history{v1alpha1.ScrapeStaleSamples}, history{v1alpha1.ScrapePodsWithoutMetrics}, history{}, history{}).upkeep()
 
 	want := `
-# HELP metrics_backend_kubelet_nodes [ALPHA] Number of selected nodes by the state of their newest scrape: healthy, stale if the samples were too old to be served, failing, or pending before the first.
+# HELP metrics_backend_kubelet_nodes [ALPHA] Number of selected nodes by the state of their newest scrape: healthy, stale if the samples were too old to be served, without_pod_metrics if at least half of the pods have none, failing, or pending before the first.
 # TYPE metrics_backend_kubelet_nodes gauge
 metrics_backend_kubelet_nodes{state="failing"} 1
 metrics_backend_kubelet_nodes{state="healthy"} 1
 metrics_backend_kubelet_nodes{state="pending"} 2
 metrics_backend_kubelet_nodes{state="stale"} 1
+metrics_backend_kubelet_nodes{state="without_pod_metrics"} 1
+# HELP metrics_backend_kubelet_pods_without_metrics [ALPHA] Number of pods that run by the newest answer of their kubelet, and have had no metrics for several minutes.
+# TYPE metrics_backend_kubelet_pods_without_metrics gauge
+metrics_backend_kubelet_pods_without_metrics 7
 # HELP metrics_backend_kubelet_scrapes_total [ALPHA] Number of scrapes of kubelets that ended, by result: Success, or the reason of the failure as in the status of the MetricsBackend.
 # TYPE metrics_backend_kubelet_scrapes_total counter
 metrics_backend_kubelet_scrapes_total{result="Success"} 2
@@ -51,7 +55,7 @@ metrics_backend_kubelet_store_points{type="node"} 0
 metrics_backend_kubelet_store_points{type="pod"} 0
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want),
-		"metrics_backend_kubelet_nodes", "metrics_backend_kubelet_scrapes_total",
+		"metrics_backend_kubelet_nodes", "metrics_backend_kubelet_pods_without_metrics", "metrics_backend_kubelet_scrapes_total",
 		"metrics_backend_kubelet_skipped_samples_total", "metrics_backend_kubelet_store_points"); err != nil {
 		t.Error(err)
 	}

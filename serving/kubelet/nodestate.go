@@ -39,6 +39,7 @@ type nodeState struct {
 	sampled int64
 	// incomplete is set by points: the node or a running container has no rate or no memory.
 	incomplete bool
+	running    runningPods
 }
 
 type pod struct {
@@ -163,7 +164,7 @@ func (c *container) has(s series) bool { return c.found&s == s }
 // begin starts a new body.
 func (s *nodeState) begin() {
 	s.body++
-	s.last = nil
+	s.last, s.running.counters = nil, 0
 	s.node.begin(s.body)
 }
 

@@ -25,6 +25,7 @@ const (
 	nodeMemory
 	nodeSwap
 	scrapeError
+	podCPU
 )
 
 func familyOf(name []byte) family {
@@ -45,6 +46,8 @@ func familyOf(name []byte) family {
 		return nodeSwap
 	case "resource_scrape_error", "scrape_error":
 		return scrapeError
+	case "pod_cpu_usage_seconds_total":
+		return podCPU
 	}
 	return familyOther
 }
@@ -106,6 +109,9 @@ func (p *parser) line(line []byte) {
 	reason := skipNone
 	switch p.family {
 	case familyOther:
+		return
+	case podCPU:
+		p.podCPU(rest)
 		return
 	case nodeCPU, nodeMemory, nodeSwap, scrapeError:
 		c = &p.state.node

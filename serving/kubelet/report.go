@@ -25,6 +25,7 @@ func (s *Source) Report() v1alpha1.KubeletReport {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	report := v1alpha1.KubeletReport{Nodes: len(s.targets), Account: s.account}
+	report.PodPoints, report.PodsWithoutPoint = s.store.Pods.Swept()
 	failed := map[v1alpha1.ScrapeReason][]*target{}
 	for _, t := range s.targets {
 		switch {
@@ -35,10 +36,16 @@ func (s *Source) Report() v1alpha1.KubeletReport {
 		default:
 			failed[t.failed] = append(failed[t.failed], t)
 		}
+		if t.podsWithoutMetrics > 0 {
+			report.PodsWithoutMetrics += t.podsWithoutMetrics
+			report.NodesWithoutPodMetrics = append(report.NodesWithoutPodMetrics, t.name)
+		}
 		if t.nodeSample && t.sample.After(report.NewestSample.Time) {
 			report.NewestSample = metav1.NewTime(t.sample)
 		}
 	}
+	slices.Sort(report.NodesWithoutPodMetrics)
+	report.NodesWithoutPodMetrics = report.NodesWithoutPodMetrics[:min(len(report.NodesWithoutPodMetrics), reportedNames)]
 	for reason, targets := range failed {
 		slices.SortFunc(targets, func(a, b *target) int { return cmp.Compare(a.name, b.name) })
 		failure := v1alpha1.KubeletFailure{Reason: reason, Count: len(targets), Message: targets[0].message}

@@ -41,6 +41,9 @@ func nodesWith(t *testing.T, histories ...history) *Source {
 				if came == v1alpha1.ScrapeStaleSamples {
 					o.failure.sampleAge = staleAge
 				}
+				if came == v1alpha1.ScrapePodsWithoutMetrics {
+					o.podsWithoutMetrics = 7
+				}
 			}
 			s.mu.Lock()
 			s.unqueue(s.targets[name])

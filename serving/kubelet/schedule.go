@@ -213,6 +213,9 @@ func (s *Source) recordOutcome(t *target, o *outcome) func(context.Context) {
 		t.sampleAge = o.failure.sampleAge
 	} else {
 		t.failed, t.message = "", ""
+	}
+	if o.failure == nil || o.failure.reason == v1alpha1.ScrapePodsWithoutMetrics {
+		t.podsWithoutMetrics = o.podsWithoutMetrics
 		if o.sample.After(t.sample) {
 			t.samples = min(t.samples+1, 2)
 		}

@@ -67,6 +67,8 @@ type outcome struct {
 	nodeSample bool
 	// incomplete reports that the node or pods have no point for lack of a rate.
 	incomplete bool
+	// podsWithoutMetrics counts the pods that run but have had none for several minutes.
+	podsWithoutMetrics int
 }
 
 // scrape scrapes one kubelet and publishes its points. It returns nil if ctx was
@@ -91,6 +93,7 @@ func (s *Source) scrape(ctx context.Context, t *target, node *Node, cfg *setting
 	t.state.commit()
 	nodes, pods := t.state.points(t.name, rateRulesFor(cfg.Interval), w, &p.stats)
 	o.incomplete = t.state.incomplete
+	o.failure = o.checkPods(&t.state, cfg.Interval)
 	s.store.Nodes.Publish(nodes)
 	s.store.Pods.Publish(pods)
 	o.stats = p.stats

@@ -116,6 +116,8 @@ type target struct {
 	// some of the pods in the newest body have no rate yet.
 	firstSuccess time.Time
 	incomplete   bool
+	// podsWithoutMetrics is that of the newest scrape that had an answer.
+	podsWithoutMetrics int
 	// warmUp: the last scrape was scheduled to complete the pods of a new node.
 	warmUp bool
 

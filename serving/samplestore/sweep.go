@@ -3,7 +3,14 @@
 
 package samplestore
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
+
+// pointDue is the time after which a pod should have a point: from its creation, and from the
+// start of the process.
+const pointDue = 5 * time.Minute
 
 // sweepChunk is the number of entries checked under one lock, so that a sweep of
 // a large table does not block readers and writers for long.
@@ -13,33 +20,44 @@ const sweepChunk = 256
 // and point, and unused label indexes. It returns the number of remaining points.
 func (t *Table) Sweep() int {
 	t.dropUnusedIndexes()
-	oldest, remaining := t.oldest(), 0
+	oldest, remaining, missing := t.oldest(), 0, 0
 	for _, name := range t.Namespaces() {
 		for chunk := range slices.Chunk(t.sortedEntries(name), sweepChunk) {
-			fresh, expired := t.count(chunk, oldest)
+			fresh, without, expired := t.count(chunk, oldest)
 			remaining += fresh
+			missing += without
 			if expired {
 				t.removeExpired(name, chunk, oldest)
 			}
 		}
 	}
+	if t.clock.Since(t.created) >= pointDue {
+		t.withoutPoint.Store(int64(missing))
+	}
+	t.points.Store(int64(remaining))
 	return remaining
 }
 
-// count returns the number of points that are not too old, and whether there is
-// anything to remove.
-func (t *Table) count(entries []*entry, oldest Time) (fresh int, expired bool) {
+// Swept returns what the last Sweep found: the number of points, and of pods without one that
+// were created more than pointDue before the oldest point that is served.
+func (t *Table) Swept() (points, without int64) { return t.points.Load(), t.withoutPoint.Load() }
+
+// count returns the number of points that are not too old, of pods without one that should
+// have one, and whether there is anything to remove.
+func (t *Table) count(entries []*entry, oldest Time) (fresh, without int, expired bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for _, e := range entries {
 		switch {
 		case e.point != nil && e.point.Time >= oldest:
 			fresh++
-		case e.point != nil || e.removable(oldest):
-			expired = true
+			continue
+		case e.meta != nil && e.meta.Created != 0 && e.meta.Created+Time(pointDue.Milliseconds()) < oldest:
+			without++
 		}
+		expired = expired || e.point != nil || e.removable(oldest)
 	}
-	return fresh, expired
+	return fresh, without, expired
 }
 
 // removeExpired removes expired points and entries of a namespace.

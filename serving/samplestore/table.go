@@ -40,6 +40,8 @@ func (s *Store) SetMaxAge(d time.Duration) {
 type Table struct {
 	clock  clock.PassiveClock
 	maxAge atomic.Int64
+	// points and withoutPoint are what Swept returns.
+	points, withoutPoint atomic.Int64
 	// created is the time that sequence numbers count from.
 	created time.Time
 
