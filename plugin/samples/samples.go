@@ -65,11 +65,12 @@ func (s Samples) Since(oldest time.Time) int {
 
 // Nodes reads the samples of all nodes.
 func Nodes(ctx context.Context, cluster *connection.Cluster, version string) (Samples, error) {
-	return read(ctx, cluster, version, "nodes", maxPages)
+	found, _, err := read(ctx, cluster, version, "nodes", maxPages)
+	return found, err
 }
 
-// SomePods reads the samples of the first page of pods.
-func SomePods(ctx context.Context, cluster *connection.Cluster, version string) (Samples, error) {
+// SomePods reads the samples of the first page of pods. It reports whether these are all.
+func SomePods(ctx context.Context, cluster *connection.Cluster, version string) (found Samples, all bool, err error) {
 	return read(ctx, cluster, version, "pods", 1)
 }
 
@@ -89,8 +90,8 @@ type item struct {
 	} `json:"containers"`
 }
 
-func read(ctx context.Context, cluster *connection.Cluster, version, kind string, pages int) (Samples, error) {
-	found := Samples{}
+func read(ctx context.Context, cluster *connection.Cluster, version, kind string, pages int) (found Samples, all bool, err error) {
+	found = Samples{}
 	next := ""
 	for range pages {
 		path := fmt.Sprintf("/apis/%s/%s/%s?limit=%d", aggregation.GroupResourceMetrics, version, kind, pageSize)
@@ -99,7 +100,7 @@ func read(ctx context.Context, cluster *connection.Cluster, version, kind string
 		}
 		var page list
 		if err := cluster.GetJSON(ctx, path, "application/json", &page); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		for _, i := range page.Items {
 			found[i.name()] = Sample{Time: i.Timestamp.Time, Usage: i.usage()}
@@ -108,7 +109,7 @@ func read(ctx context.Context, cluster *connection.Cluster, version, kind string
 			break
 		}
 	}
-	return found, nil
+	return found, next == "", nil
 }
 
 func (i *item) name() string {

@@ -67,9 +67,9 @@ func TestNodesInPages(t *testing.T) {
 func TestSomePods(t *testing.T) {
 	cluster := serve(t, map[string]string{"/apis/metrics.k8s.io/v1beta1/pods?limit=500": `{"metadata":{"continue":"more"},"items":[{"metadata":{"namespace":"n","name":"p"},` +
 		`"timestamp":"2026-11-21T12:00:00Z","containers":[{"name":"x","usage":{"cpu":"1m"}},{"name":"y","usage":{"cpu":"2m"}}]}]}`})
-	got, err := SomePods(t.Context(), cluster, "v1beta1")
-	if err != nil {
-		t.Fatal(err)
+	got, all, err := SomePods(t.Context(), cluster, "v1beta1")
+	if err != nil || all {
+		t.Fatalf("all: %v, %v; there are more", all, err)
 	}
 	want := map[string]resource.Quantity{"x/cpu": resource.MustParse("1m"), "y/cpu": resource.MustParse("2m")}
 	if diff := cmp.Diff(want, got["n/p"].Usage); diff != "" {

@@ -10,6 +10,11 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/samples"
 )
@@ -19,6 +24,8 @@ const (
 	// requests, and two replicas scrape at different times.
 	agreeTries = 3
 	namesShown = 3
+	// podDue is how long a container runs before its pod must have metrics, or longer by maxAge.
+	podDue = 3 * time.Minute
 )
 
 // nodesFresh lists the nodes of each version, as kubectl top does.
@@ -29,7 +36,7 @@ func nodesFresh(ctx context.Context, snap *snapshot) []Result {
 		if failure := snap.checkFresh(r, subject, found, err); failure != nil {
 			return *failure
 		}
-		nodes, err := snap.cluster.Allocatable(ctx, "", "")
+		nodes, err := snap.scrapedNodes(ctx, r)
 		if err != nil {
 			// The number of nodes is only for comparison.
 			return pass(subject, "%d fresh samples, the newest is %s old; of how many nodes is not known: %v", found.Since(snap.oldest()), snap.age(found), err)
@@ -48,15 +55,65 @@ func nodesFresh(ctx context.Context, snap *snapshot) []Result {
 	})
 }
 
+// scrapedNodes returns the nodes that a version should have, by name: those of its
+// MetricsBackend's scrape.nodeSelector, or all.
+func (snap *snapshot) scrapedNodes(ctx context.Context, r *aggregation.Registration) (map[string]corev1.ResourceList, error) {
+	selector := labels.Everything()
+	if b := snap.backend(r.Backend); b != nil && b.Spec.Existing == nil && b.Spec.ResourceMetrics != nil && b.Spec.ResourceMetrics.Scrape.NodeSelector != nil {
+		var err error
+		if selector, err = metav1.LabelSelectorAsSelector(b.Spec.ResourceMetrics.Scrape.NodeSelector); err != nil {
+			return nil, fmt.Errorf("spec.resourceMetrics.scrape.nodeSelector of MetricsBackend %s: %w", b.Name, err)
+		}
+	}
+	return snap.cluster.Allocatable(ctx, selector.String(), "")
+}
+
+// withoutMetrics returns the pods of scraped nodes of which a container has run for podDue, and
+// that have no fresh sample.
+func (snap *snapshot) withoutMetrics(ctx context.Context, r *aggregation.Registration, found samples.Samples) ([]string, error) {
+	nodes, err := snap.scrapedNodes(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	hasRun := func(s corev1.ContainerStatus) bool {
+		return s.State.Running != nil && snap.cluster.Now().Sub(s.State.Running.StartedAt.Time) > max(podDue, 2*snap.samplesMaxAge)
+	}
+	var missing []string
+	var page corev1.PodList
+	err = snap.cluster.Each(ctx, &page, func() {
+		for i := range page.Items {
+			pod := &page.Items[i]
+			name := pod.Namespace + "/" + pod.Name
+			if _, scraped := nodes[pod.Spec.NodeName]; scraped && slices.ContainsFunc(pod.Status.ContainerStatuses, hasRun) && found[name].Time.Before(snap.oldest()) {
+				missing = append(missing, name)
+			}
+		}
+	}, client.MatchingFields{"status.phase": string(corev1.PodRunning)})
+	return missing, err
+}
+
 // podsFresh lists the pods of each version.
 func podsFresh(ctx context.Context, snap *snapshot) []Result {
 	return snap.each(func(r *aggregation.Registration) Result {
 		subject := groupSubject + "/" + r.Version + "/pods"
-		found, err := samples.SomePods(ctx, snap.cluster, r.Version)
+		found, all, err := samples.SomePods(ctx, snap.cluster, r.Version)
 		if failure := snap.checkFresh(r, subject, found, err); failure != nil {
 			return *failure
 		}
-		return pass(subject, "%d of %d pods have a fresh sample, the newest is %s old", found.Since(snap.oldest()), len(found), snap.age(found))
+		fresh := fmt.Sprintf("%d of %d pods have a fresh sample, the newest is %s old", found.Since(snap.oldest()), len(found), snap.age(found))
+		if !all {
+			return pass(subject, "%s; there are more", fresh)
+		}
+		missing, err := snap.withoutMetrics(ctx, r, found)
+		switch {
+		case err != nil:
+			// Which pods run is only for comparison.
+			return pass(subject, "%s; whether all that run have one is not known: %v", fresh, err)
+		case len(missing) > 0:
+			return warn(subject, fmt.Sprintf("%s; %d that run have none: %s", fresh, len(missing), firstNames(missing)),
+				"what does the container runtime report of them? docs/resource-metrics.md#pods-without-metrics").withCommand(statusCommandOf(r.Backend))
+		}
+		return pass(subject, "%s", fresh)
 	})
 }
 

@@ -153,6 +153,34 @@ func TestLines(t *testing.T) {
 				}
 			},
 		},
+		"a node is not selected": {
+			change: func(_ *testing.T, w *plugincluster.World) {
+				w.VirtualNodes = []string{"node-v"}
+				w.Nodes = append(w.Nodes, "node-v")
+				w.Pods = append(w.Pods, plugincluster.Pod("default/virtual", "node-v", time.Hour))
+				w.Backends[0].Spec.ResourceMetrics.Scrape.NodeSelector = &metav1.LabelSelector{
+					MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "type", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"virtual"}}},
+				}
+			},
+		},
+		"a selected node is missing": {
+			change: func(_ *testing.T, w *plugincluster.World) {
+				w.VirtualNodes = []string{"node-v"}
+				w.Nodes = append(w.Nodes, "node-v")
+				w.Backends[0].Spec.ResourceMetrics.Scrape.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"type": "virtual"}}
+			},
+		},
+		"running pods without metrics": {
+			change: func(_ *testing.T, w *plugincluster.World) {
+				waits := plugincluster.Pod("default/crashes", "node-b", time.Hour)
+				waits.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+				w.Pods = append(w.Pods, plugincluster.Pod("shop/web-0", "node-b", time.Hour), plugincluster.Pod("shop/web-1", "node-b", 4*time.Minute),
+					plugincluster.Pod("shop/young", "node-b", time.Minute), waits)
+			},
+		},
+		"no right to list pods": {
+			change: func(_ *testing.T, w *plugincluster.World) { w.Codes["/api/v1/pods"] = http.StatusForbidden },
+		},
 		"versions disagree": {
 			change: func(_ *testing.T, w *plugincluster.World) { w.Served["v1beta1"].CPU = "300m" },
 			code:   output.NotMet,

@@ -4,7 +4,6 @@
 package kubelet
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +20,7 @@ const maxWithoutMetrics = 1000
 func metricsDue(interval time.Duration) time.Duration { return max(3*time.Minute, 3*interval) }
 
 // runningPods tells which pods of a node have no metrics although they run. A body says so by a
-// container whose figures are incomplete; or by a pod's own CPU counter that goes up while it
+// container whose figures are incomplete, or all without memory; or by a pod's own CPU counter that goes up while it
 // names no container of the pod. A counter that stays is that of a sandbox: the containers wait
 // for an image, or for their next start after a crash.
 type runningPods struct {
@@ -86,7 +85,7 @@ func (s *nodeState) countPods(now, due int64) (with, without int) {
 	r := &s.running
 	for key, p := range s.pods {
 		switch {
-		case slices.ContainsFunc(p.containers, func(c *container) bool { return c.status == incomplete }):
+		case !p.whole:
 			r.get(key, now).body = s.body
 		case p.running > 0:
 			with++

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
@@ -64,10 +65,22 @@ func (w *World) respond(r *http.Request) response {
 		return listResponse("HorizontalPodAutoscaler", "autoscaling/v2", autoscalingv2.HorizontalPodAutoscalerList{Items: w.Autoscalers})
 	case path == "/api/v1/nodes":
 		var nodes corev1.NodeList
+		selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+		if err != nil {
+			return errorResponse(http.StatusBadRequest, path)
+		}
 		for _, name := range w.Nodes {
-			nodes.Items = append(nodes.Items, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+			node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			if slices.Contains(w.VirtualNodes, name) {
+				node.Labels = map[string]string{"type": "virtual"}
+			}
+			if selector.Matches(labels.Set(node.Labels)) {
+				nodes.Items = append(nodes.Items, node)
+			}
 		}
 		return listResponse("Node", "v1", nodes)
+	case path == "/api/v1/pods" && r.URL.Query().Get("fieldSelector") == "status.phase=Running":
+		return listResponse("Pod", "v1", corev1.PodList{Items: w.Pods})
 	case path == "/apis":
 		return w.aggregated()
 	case path == "/apis/metrics.k8s.io" && len(w.Group) > 0:

@@ -29,8 +29,10 @@ type World struct {
 	Backends    []v1alpha1.MetricsBackend
 	APIServices []apiregistrationv1.APIService
 	Autoscalers []autoscalingv2.HorizontalPodAutoscaler
-	// Nodes are the names of Nodes.
-	Nodes []string
+	// Nodes are the names of Nodes; those in VirtualNodes have the label type=virtual.
+	Nodes, VirtualNodes []string
+	// Pods are the running pods.
+	Pods []corev1.Pod
 	// Current, Stale and Group are the versions in the two discovery documents; the
 	// first of Group is the preferred one.
 	Current, Stale, Group []string
@@ -72,6 +74,7 @@ func Healthy(ca []byte) *World {
 		APIServices: []apiregistrationv1.APIService{*APIService("v1", "cluster", ca), *APIService("v1beta1", "cluster", ca)},
 		Autoscalers: []autoscalingv2.HorizontalPodAutoscaler{*Autoscaler("web", corev1.ConditionTrue, "ValidMetricFound", "the HPA was able to calculate a replica count")},
 		Nodes:       []string{"node-a", "node-b"},
+		Pods:        []corev1.Pod{Pod("default/web-0", "node-a", time.Hour)},
 		Current:     []string{"v1", "v1beta1"},
 		Group:       []string{"v1", "v1beta1"},
 		Served:      map[string]*Data{"v1": data(), "v1beta1": data()},
@@ -181,6 +184,18 @@ func SetAvailable(service *apiregistrationv1.APIService, available bool, reason,
 	}
 	service.Status.Conditions = []apiregistrationv1.APIServiceCondition{
 		{Type: apiregistrationv1.Available, Status: status, Reason: reason, Message: message},
+	}
+}
+
+// Pod returns a running pod on a node, NAMESPACE/NAME, whose container has run for a time.
+func Pod(name, node string, since time.Duration) corev1.Pod {
+	namespace, name, _ := strings.Cut(name, "/")
+	return corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       corev1.PodSpec{NodeName: node},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
+			{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(Now.Add(-since))}}},
+		}},
 	}
 }
 
