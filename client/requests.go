@@ -10,11 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/bodylimit"
 )
+
+// maxBody bounds the body of a response that is no watch: a list of 200,000 pods is shorter.
+const maxBody = 128 << 20
 
 // newRESTClient returns a client for any group and version, without a timeout, which would cut watches.
 func newRESTClient(config *rest.Config) (*rest.RESTClient, error) {
-	config = rest.CopyConfig(config)
+	config = bodylimit.Config(config, maxBody)
 	config.Timeout = 0
 	// Only JSON tells a list from an event: protobuf's watch is framed by length.
 	config.AcceptContentTypes = runtime.ContentTypeJSON

@@ -6,12 +6,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
@@ -19,11 +21,13 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/installation"
+	"github.com/metricsbackend/metrics-backend-operator/internal/bodylimit"
 )
 
 const (
@@ -34,6 +38,8 @@ const (
 
 	// gracefulShutdown limits the shutdown after SIGTERM; the pod's grace period is longer.
 	gracefulShutdown = 25 * time.Second
+	// maxDiscovery bounds a discovery document, in bytes.
+	maxDiscovery = 16 << 20
 )
 
 type options struct {
@@ -126,7 +132,13 @@ func (o *options) managerOptions(scheme *runtime.Scheme) ctrl.Options {
 		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
 	}
 	return ctrl.Options{
-		Scheme:                 scheme,
+		Scheme: scheme,
+		// Discovery has what aggregated APIs answer.
+		MapperProvider: func(config *rest.Config, client *http.Client) (meta.RESTMapper, error) {
+			bounded := *client
+			bounded.Transport = bodylimit.Transport(client.Transport, maxDiscovery)
+			return apiutil.NewDynamicRESTMapper(config, &bounded)
+		},
 		Cache:                  metricsbackend.CacheOptions(o.namespaces),
 		Metrics:                metrics,
 		HealthProbeBindAddress: o.healthAddr,

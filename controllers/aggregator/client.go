@@ -28,14 +28,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/bodylimit"
 )
 
 const (
 	requestTimeout = 10 * time.Second
 	// dialTimeout is for kube-apiservers whose packets are dropped.
 	dialTimeout = 5 * time.Second
-	// maxBody is far above the size of any cluster's discovery document.
-	maxBody = 64 << 20
+	// maxBody bounds a response. It is far above the size of a cluster's discovery document,
+	// and those of three kube-apiservers together are below the operator's memory limit.
+	maxBody = 16 << 20
 )
 
 // Client sends requests to kube-apiservers with the operator's own credentials.
@@ -47,7 +49,7 @@ type Client struct {
 
 // NewClient returns a Client for the cluster of config. live must not be a cache.
 func NewClient(config *rest.Config, live client.Reader) (*Client, error) {
-	raw := rest.CopyConfig(config)
+	raw := bodylimit.Config(config, maxBody)
 	// Serving does not count requests with this user agent as use of a version: see
 	// v1alpha1.IsOwnUserAgent.
 	raw.UserAgent = v1alpha1.OperatorUserAgent + "/" + version.Get().GitVersion
@@ -137,7 +139,7 @@ func (c *Client) get(ctx context.Context, address, path, accept string) (*respon
 	if err != nil {
 		return nil, err
 	}
-	config := rest.CopyConfig(c.config)
+	config := bodylimit.Config(c.config, maxBody)
 	config.Host = "https://" + address
 	config.APIPath = ""
 	config.TLSClientConfig.ServerName = hostname
@@ -170,7 +172,7 @@ func (c *Client) get(ctx context.Context, address, path, accept string) (*respon
 		return nil, err
 	}
 	defer func() { _ = got.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(got.Body, maxBody))
+	body, err := io.ReadAll(got.Body)
 	if err != nil {
 		return nil, fmt.Errorf("read the answer to GET %s: %w", path, err)
 	}

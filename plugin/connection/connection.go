@@ -29,10 +29,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/bodylimit"
 )
 
 // requestTimeout bounds a single request, unless --request-timeout does.
 const requestTimeout = 15 * time.Second
+
+// maxBody bounds the body of a response to Get or Stream: a list of 200,000 pods is shorter.
+const maxBody = 128 << 20
 
 // Cluster is a connection to the cluster of a kubeconfig.
 type Cluster struct {
@@ -89,7 +93,7 @@ func ForConfig(config *rest.Config, warnings io.Writer, clock clock.PassiveClock
 		return nil, fmt.Errorf("make a client for %s: %w", config.Host, err)
 	}
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
-	if c.raw, err = rest.UnversionedRESTClientFor(config); err != nil {
+	if c.raw, err = rest.UnversionedRESTClientFor(bodylimit.Config(config, maxBody)); err != nil {
 		return nil, fmt.Errorf("make a client for %s: %w", config.Host, err)
 	}
 	return c, nil

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"github.com/metricsbackend/metrics-backend-operator/internal/bodylimit"
 	"github.com/metricsbackend/metrics-backend-operator/serving/accounttoken"
 	"github.com/metricsbackend/metrics-backend-operator/serving/canary"
 	"github.com/metricsbackend/metrics-backend-operator/serving/custommetrics"
@@ -32,6 +33,10 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 )
+
+// maxForeignBody bounds a response that kube-apiserver may pass on from an aggregated API:
+// discovery, and objects that custom metrics describe.
+const maxForeignBody = 32 << 20
 
 // components provide the data of all API groups.
 type components struct {
@@ -107,13 +112,13 @@ func (p *components) addPipeline(client *rest.Config, namespace string, limits q
 	if err != nil {
 		return fmt.Errorf("make a client of Secrets: %w", err)
 	}
-	resources, err := discovery.NewDiscoveryClientForConfig(client)
+	resources, err := discovery.NewDiscoveryClientForConfig(bodylimit.Config(client, maxForeignBody))
 	if err != nil {
 		return fmt.Errorf("make a client of discovery: %w", err)
 	}
 	// The resolver limits its concurrency; the default rate limit of 5 a second for all
 	// would delay one namespace's selectors by another's.
-	unlimited := rest.CopyConfig(client)
+	unlimited := bodylimit.Config(client, maxForeignBody)
 	unlimited.QPS = -1
 	partial, err := metadata.NewForConfig(unlimited)
 	if err != nil {

@@ -27,6 +27,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/bodylimit"
 )
 
 // Service reads the APIServices and the pods of the Service in front of this pod.
@@ -138,8 +139,11 @@ func (s *Service) Serves(ctx context.Context, address string, version schema.Gro
 	return false, errors.New("unexpected HTTP status " + strconv.Itoa(status))
 }
 
+// maxBody bounds a peer's response: discovery of a version with names of many metrics.
+const maxBody = 16 << 20
+
 func (s *Service) clientFor(address string) (*rest.RESTClient, error) {
-	config := rest.CopyConfig(s.config)
+	config := bodylimit.Config(s.config, maxBody)
 	config.Host = "https://" + address
 	config.APIPath = "/apis"
 	config.Insecure = false

@@ -141,12 +141,17 @@ func TestServes(t *testing.T) {
 			if got, err := p.Serves(t.Context(), address, metricsV1); err != nil || got {
 				t.Errorf("a version that answers 404: Serves: %t, %v; want false", got, err)
 			}
+			if _, err := p.Serves(t.Context(), address, endless); err == nil || !strings.Contains(err.Error(), "more than") {
+				t.Errorf("a version whose discovery is too long: error %.200v", err)
+			}
 			if _, err := p.Serves(t.Context(), address, customV1beta2); err == nil {
 				t.Error("a version that answers 503: no error, but whether it is served is not known")
 			}
 		})
 	}
 }
+
+var endless = schema.GroupVersion{Group: "external.metrics.k8s.io", Version: "v1beta1"}
 
 func servePeer(t *testing.T, cert, key []byte) (address string) {
 	t.Helper()
@@ -156,6 +161,8 @@ func servePeer(t *testing.T, cert, key []byte) (address string) {
 			http.Error(w, "who are you?", http.StatusUnauthorized)
 		case r.URL.Path == "/apis/metrics.k8s.io/v1beta1":
 			fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1"}`)
+		case r.URL.Path == "/apis/"+endless.String():
+			fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","padding":"`, strings.Repeat("x", maxBody), `"}`)
 		case r.URL.Path == "/apis/metrics.k8s.io/v1":
 			http.NotFound(w, r)
 		default:
