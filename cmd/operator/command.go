@@ -85,8 +85,7 @@ func run(ctx context.Context, o *options) error {
 		return fmt.Errorf("set up controller %s: %w", metricsbackend.Name, err)
 	}
 	declared := declaredmetric.New(declaredmetric.Options{
-		Client: mgr.GetClient(), Cache: mgr.GetCache(),
-		Pods: pods, Tokens: servingclient.NewTokens(mgr.GetClient(), clock.RealClock{}), Directory: directory,
+		Client: mgr.GetClient(), Pods: pods, Tokens: servingclient.NewTokens(mgr.GetClient(), clock.RealClock{}), Directory: directory,
 		Clock: clock.RealClock{},
 	})
 	if err := declared.SetupWithManager(mgr); err != nil {

@@ -135,9 +135,7 @@ func (o *options) managerOptions(scheme *runtime.Scheme) ctrl.Options {
 		Scheme: scheme,
 		// Discovery has what aggregated APIs answer.
 		MapperProvider: func(config *rest.Config, client *http.Client) (meta.RESTMapper, error) {
-			bounded := *client
-			bounded.Transport = bodylimit.Transport(client.Transport, maxDiscovery)
-			return apiutil.NewDynamicRESTMapper(config, &bounded)
+			return apiutil.NewDynamicRESTMapper(config, &http.Client{Transport: bodylimit.Transport(client.Transport, maxDiscovery), Timeout: client.Timeout})
 		},
 		Cache:                  metricsbackend.CacheOptions(o.namespaces),
 		Metrics:                metrics,

@@ -15,18 +15,17 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const interval = time.Minute
 
-// Await waits until informers exist for all kinds, and logs once why it waits. It returns
+// Await waits until find returns nil for all kinds, and logs once why it waits. It returns
 // false if ctx ends first.
-func Await(ctx context.Context, informers cache.Informers, clock clock.Clock, kinds ...client.Object) bool {
+func Await(ctx context.Context, find func(context.Context, client.Object) error, clock clock.Clock, kinds ...client.Object) bool {
 	logged := false
 	for {
-		err := find(ctx, informers, kinds)
+		err := findAll(ctx, find, kinds)
 		if err == nil {
 			return true
 		}
@@ -42,10 +41,10 @@ func Await(ctx context.Context, informers cache.Informers, clock clock.Clock, ki
 	}
 }
 
-func find(ctx context.Context, informers cache.Informers, kinds []client.Object) error {
+func findAll(ctx context.Context, find func(context.Context, client.Object) error, kinds []client.Object) error {
 	var errs []error
 	for _, object := range kinds {
-		_, err := informers.GetInformer(ctx, object)
+		err := find(ctx, object)
 		if meta.IsNoMatchError(err) {
 			err = fmt.Errorf("the CRD of %T is not installed: %w", object, err)
 		}

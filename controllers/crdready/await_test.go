@@ -12,27 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
-
-// informers lack a kind until its CRD is installed.
-type informers struct {
-	cache.Informers
-	installed time.Time
-	looks     int
-}
-
-// GetInformer implements cache.Informers.
-func (i *informers) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
-	i.looks++
-	if time.Now().Before(i.installed) {
-		return nil, &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: v1alpha1.GroupName, Kind: "CustomMetric"}}
-	}
-	return nil, nil
-}
 
 func TestAwait(t *testing.T) {
 	cases := map[string]struct {
@@ -50,10 +33,16 @@ func TestAwait(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), tc.gaveUp)
 				defer cancel()
-				known := &informers{installed: time.Now().Add(tc.installed)}
-				got := Await(ctx, known, clock.RealClock{}, &v1alpha1.CustomMetric{})
-				if got != tc.want || known.looks != tc.looks {
-					t.Errorf("%t after %d looks, want %t after %d", got, known.looks, tc.want, tc.looks)
+				installed, looks := time.Now().Add(tc.installed), 0
+				find := func(context.Context, client.Object) error {
+					if looks++; time.Now().Before(installed) {
+						return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: v1alpha1.GroupName, Kind: "CustomMetric"}}
+					}
+					return nil
+				}
+				got := Await(ctx, find, clock.RealClock{}, &v1alpha1.CustomMetric{})
+				if got != tc.want || looks != tc.looks {
+					t.Errorf("%t after %d looks, want %t after %d", got, looks, tc.want, tc.looks)
 				}
 			})
 		})

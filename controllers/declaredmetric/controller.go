@@ -9,13 +9,14 @@ package declaredmetric
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -43,10 +44,10 @@ type Tokens interface {
 
 // Options are the dependencies of a Controller.
 type Options struct {
-	// Client reads MetricsBackends and both kinds of metrics from a cache.
+	// Client reads MetricsBackends from a cache.
 	Client client.Client
-	// Cache provides informers, since the CRDs may be missing.
-	Cache     cache.Informers
+	// Live reads and watches both kinds of metrics. SetupWithManager sets it.
+	Live      client.WithWatch
 	Pods      PodReader
 	Tokens    Tokens
 	Directory *servingclient.Directory
@@ -57,6 +58,7 @@ type Options struct {
 // concurrent use.
 type Controller struct {
 	Options
+	informers map[string]cache.SharedIndexInformer
 	// written is when the status of each object was last written.
 	written map[types.UID]times
 	// missingSince is since when all pods of a backend have had no report.
@@ -65,11 +67,21 @@ type Controller struct {
 
 // New returns a Controller.
 func New(o Options) *Controller {
-	return &Controller{Options: o, written: map[types.UID]times{}, missingSince: map[string]time.Time{}}
+	c := &Controller{Options: o, written: map[types.UID]times{}, missingSince: map[string]time.Time{}}
+	c.informers = map[string]cache.SharedIndexInformer{
+		kindCustom:   c.newInformer(&v1alpha1.CustomMetric{}, &v1alpha1.CustomMetricList{}),
+		kindExternal: c.newInformer(&v1alpha1.ExternalMetric{}, &v1alpha1.ExternalMetricList{}),
+	}
+	return c
 }
 
 // SetupWithManager adds the controller to the manager.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
+	var err error
+	c.Live, err = client.NewWithWatch(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return fmt.Errorf("make a client of declared metrics: %w", err)
+	}
 	if err := mgr.Add(c); err != nil {
 		return fmt.Errorf("set up controller %s: %w", Name, err)
 	}
@@ -83,8 +95,20 @@ func (c *Controller) NeedLeaderElection() bool { return true }
 func (c *Controller) Start(ctx context.Context) error {
 	logger := klog.FromContext(ctx).WithValues("controller", Name)
 	ctx = klog.NewContext(ctx, logger)
-	if !crdready.Await(ctx, c.Cache, c.Clock, &v1alpha1.CustomMetric{}, &v1alpha1.ExternalMetric{}) {
+	found := func(_ context.Context, object client.Object) error {
+		_, err := c.Live.IsObjectNamespaced(object)
+		return err
+	}
+	if !crdready.Await(ctx, found, c.Clock, &v1alpha1.CustomMetric{}, &v1alpha1.ExternalMetric{}) {
 		return nil
+	}
+	var following sync.WaitGroup
+	defer following.Wait()
+	for _, informer := range c.informers {
+		following.Go(func() { informer.RunWithContext(ctx) })
+		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			return nil
+		}
 	}
 	ticker := c.Clock.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -102,9 +126,9 @@ func (c *Controller) Start(ctx context.Context) error {
 
 // Poll reads all reports once and writes the statuses that changed.
 func (c *Controller) Poll(ctx context.Context) error {
-	metrics, err := c.declared(ctx)
-	if err != nil {
-		return err
+	var metrics []*metric
+	for _, kind := range []string{kindCustom, kindExternal} {
+		metrics = append(metrics, limited(c.informers[kind])...)
 	}
 	c.forgetDeleted(metrics)
 	if len(metrics) == 0 {
@@ -118,7 +142,10 @@ func (c *Controller) Poll(ctx context.Context) error {
 	var changes []change
 	for _, m := range metrics {
 		r := reports[m.kind]
-		if m.unused {
+		switch {
+		case m.unused && m.told:
+			continue
+		case m.unused:
 			r = tooMany(m.kind)
 		}
 		if !r.usable {
@@ -132,59 +159,8 @@ func (c *Controller) Poll(ctx context.Context) error {
 	return c.write(ctx, changes)
 }
 
-// declared returns all metrics of both kinds.
-func (c *Controller) declared(ctx context.Context) ([]*metric, error) {
-	var custom v1alpha1.CustomMetricList
-	if err := c.Client.List(ctx, &custom); err != nil {
-		return nil, fmt.Errorf("list CustomMetrics: %w", err)
-	}
-	var external v1alpha1.ExternalMetricList
-	if err := c.Client.List(ctx, &external); err != nil {
-		return nil, fmt.Errorf("list ExternalMetrics: %w", err)
-	}
-	var all []*metric
-	for i := range custom.Items {
-		all = append(all, &metric{kind: kindCustom, object: &custom.Items[i], status: &custom.Items[i].Status})
-	}
-	markUnused(all)
-	customs := len(all)
-	for i := range external.Items {
-		all = append(all, &metric{kind: kindExternal, object: &external.Items[i], status: &external.Items[i].Status})
-	}
-	markUnused(all[customs:])
-	return all, nil
-}
-
-// markUnused marks the metrics beyond the limits, all of one kind.
-func markUnused(metrics []*metric) {
-	byObject := make(map[v1alpha1.LimitedMetric]*metric, len(metrics))
-	objects := make([]v1alpha1.LimitedMetric, len(metrics))
-	for i, m := range metrics {
-		byObject[m.object], objects[i] = m, m.object
-	}
-	_, rest := v1alpha1.LimitMetrics(objects)
-	for _, o := range rest {
-		byObject[o].unused = true
-	}
-}
-
 // The kinds of metrics, as in reports.
 const (
 	kindCustom   = "CustomMetric"
 	kindExternal = "ExternalMetric"
 )
-
-// object is a *v1alpha1.CustomMetric or a *v1alpha1.ExternalMetric.
-type object interface {
-	client.Object
-	v1alpha1.LimitedMetric
-}
-
-// metric is a CustomMetric or an ExternalMetric.
-type metric struct {
-	kind   string
-	object object
-	status *v1alpha1.DeclaredMetricStatus
-	// unused is set for a metric beyond the limits.
-	unused bool
-}

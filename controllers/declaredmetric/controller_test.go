@@ -331,6 +331,25 @@ func TestTooManyMetrics(t *testing.T) {
 	if before != len(reported) || w.writes != before {
 		t.Errorf("%d writes, then %d, want %d in all", before, w.writes-before, len(reported))
 	}
+	// It moves up when another goes, and what was not kept of it stays in its status.
+	w.setValue("q0000", "41")
+	fails("Timeout", "slow")(&reported[len(reported)-1])
+	w.say(reported...)
+	if err := w.client.Delete(t.Context(), queue("q0500")); err != nil {
+		t.Fatal(err)
+	}
+	since := w.ready("q0000").LastTransitionTime
+	w.poll(c)
+	if got := w.ready("q0000"); got.Reason != "Timeout" || !got.LastTransitionTime.Equal(&since) || w.external("q0000").Status.Value != "41" {
+		t.Errorf("moved up: %+v since %v, value %q", got, since, w.external("q0000").Status.Value)
+	}
+	// And it is told again when it must go.
+	w.add(queue("q0500"), metav1.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC))
+	w.clock.Step(transitionInterval)
+	w.poll(c)
+	if got := w.ready("q0000"); got.Reason != v1alpha1.ReasonTooManyMetrics {
+		t.Errorf("left out again: %+v", got)
+	}
 }
 
 // TestNamespacesTakeTurns: many changes in one namespace do not delay those of another.
@@ -393,6 +412,7 @@ func TestWriteFailures(t *testing.T) {
 	w.say(health("q"), health("r"))
 	w.failWrites = errors.New("etcd is down")
 	c := w.controller()
+	w.sync(c)
 	if err := c.Poll(t.Context()); err == nil || !strings.Contains(err.Error(), "write the status of ExternalMetric shop/q: etcd is down") {
 		t.Errorf("got %v", err)
 	}

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
@@ -66,7 +65,7 @@ type metricID struct {
 }
 
 func (m *metric) id() metricID {
-	return metricID{m.kind, client.ObjectKeyFromObject(m.object), m.object.GetUID()}
+	return metricID{m.kind, types.NamespacedName{Namespace: m.Namespace, Name: m.Name}, m.UID}
 }
 
 // groups are the API group of each kind, and the field of the spec that enables it.
@@ -101,7 +100,9 @@ func (c *Controller) readReports(ctx context.Context, metrics []*metric) (map[st
 	byKind, byBackend := map[string]reports{}, map[string]reports{}
 	existing := sets.New[metricID]()
 	for _, m := range metrics {
-		existing.Insert(m.id())
+		if !m.unused {
+			existing.Insert(m.id())
+		}
 	}
 	for _, kind := range []string{kindCustom, kindExternal} {
 		if !slices.ContainsFunc(metrics, func(m *metric) bool { return m.kind == kind }) {
@@ -251,7 +252,7 @@ func (c *Controller) readPod(ctx context.Context, entry servingclient.Entry, exi
 func (r *reports) health(m *metric) []*v1alpha1.DeclaredHealth {
 	all := make([]*v1alpha1.DeclaredHealth, len(r.pods))
 	for i, pod := range r.pods {
-		if h := pod.metrics[m.id()]; h != nil && h.Generation >= m.object.GetGeneration() {
+		if h := pod.metrics[m.id()]; h != nil && h.Generation >= m.Generation {
 			all[i] = h
 		}
 	}

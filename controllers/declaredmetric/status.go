@@ -31,7 +31,7 @@ const (
 // statusOf returns the status of a metric according to the reports.
 func statusOf(m *metric, r *reports, now time.Time) *v1alpha1.DeclaredMetricStatus {
 	status := m.status.DeepCopy()
-	status.ObservedGeneration = m.object.GetGeneration()
+	status.ObservedGeneration = m.Generation
 	w := writer{status, now}
 	if r.problem != nil {
 		// Values and fallback stay. Ready is set once: setting it twice would update its

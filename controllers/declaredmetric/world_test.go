@@ -26,7 +26,7 @@ import (
 // has them say.
 type world struct {
 	t         *testing.T
-	client    client.Client
+	client    client.WithWatch
 	clock     *testingclock.FakeClock
 	directory *servingclient.Directory
 	// reports by pod; a pod without one is too old, one with an error fails.
@@ -65,7 +65,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 }
 
 func (w *world) controller() *Controller {
-	return New(Options{Client: w.client, Pods: w, Tokens: w, Directory: w.directory, Clock: w.clock})
+	return New(Options{Client: w.client, Live: w.client, Pods: w, Tokens: w, Directory: w.directory, Clock: w.clock})
 }
 
 // Declared implements PodReader; the address is the pod's name. Each is asked by one
@@ -122,7 +122,48 @@ func (w *world) say(health ...v1alpha1.DeclaredHealth) {
 
 func (w *world) poll(c *Controller) {
 	w.t.Helper()
+	w.sync(c)
 	if err := c.Poll(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// sync gives a controller all metrics, as its watches do.
+func (w *world) sync(c *Controller) {
+	w.t.Helper()
+	for kind, list := range map[string]client.ObjectList{kindCustom: &v1alpha1.CustomMetricList{}, kindExternal: &v1alpha1.ExternalMetricList{}} {
+		if err := w.client.List(w.t.Context(), list); err != nil {
+			w.t.Fatal(err)
+		}
+		var objects []any
+		if err := meta.EachListItem(list, func(o runtime.Object) error {
+			m, err := keep(o)
+			objects = append(objects, m)
+			return err
+		}); err != nil {
+			w.t.Fatalf("%s: %v", kind, err)
+		}
+		if err := c.informers[kind].GetStore().Replace(objects, ""); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// add creates a metric of an age.
+func (w *world) add(m *v1alpha1.ExternalMetric, created metav1.Time) {
+	w.t.Helper()
+	m.CreationTimestamp = created
+	if err := w.client.Create(w.t.Context(), m); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// setValue sets the value in the status of an ExternalMetric.
+func (w *world) setValue(name, value string) {
+	w.t.Helper()
+	m := w.external(name)
+	m.Status.Value = value
+	if err := w.client.Status().Update(w.t.Context(), m); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -38,6 +38,8 @@ const (
 // change is a status to write.
 type change struct {
 	*metric
+	reports reports
+	// next is nil if the metric must be read first.
 	next    *v1alpha1.DeclaredMetricStatus
 	urgency urgency
 	written time.Time
@@ -48,9 +50,12 @@ type change struct {
 // changeOf returns the status to write, and whether it is due.
 func (c *Controller) changeOf(m *metric, r reports) (change, bool) {
 	now := c.Clock.Now()
-	last := c.written[m.object.GetUID()]
-	next := change{metric: m, next: statusOf(m, &r, now), written: last.written}
-	next.urgency = compare(m.status, next.next)
+	last := c.written[m.UID]
+	next := change{metric: m, reports: r, urgency: transition, written: last.written}
+	if m.object != nil {
+		next.next = statusOf(m, &r, now)
+		next.urgency = compare(m.status, next.next)
+	}
 	switch next.urgency {
 	case detail:
 		return next, now.Sub(last.written) >= detailInterval
@@ -90,7 +95,7 @@ func order(changes []change) {
 	}
 	length := map[queue]int{}
 	for i := range changes {
-		q := queue{changes[i].urgency, changes[i].object.GetNamespace()}
+		q := queue{changes[i].urgency, changes[i].Namespace}
 		changes[i].turn = length[q]
 		length[q]++
 	}
@@ -100,16 +105,13 @@ func order(changes []change) {
 }
 
 func (c *Controller) writeOne(ctx context.Context, next change) error {
-	object, ok := next.object.DeepCopyObject().(client.Object)
-	if !ok {
-		return fmt.Errorf("%T is no object", next.object)
+	if next.next == nil {
+		if err := c.read(ctx, &next); err != nil {
+			return client.IgnoreNotFound(err) // the informer lags behind
+		}
 	}
-	switch o := object.(type) {
-	case *v1alpha1.CustomMetric:
-		o.Status = *next.next
-	case *v1alpha1.ExternalMetric:
-		o.Status = *next.next
-	}
+	object := next.object.DeepCopyObject().(client.Object)
+	*newMetric(object).status = *next.next
 	// With the resourceVersion that was read: a newer spec is handled by the next poll.
 	patch := client.MergeFromWithOptions(next.object, client.MergeFromWithOptimisticLock{})
 	err := c.Client.Status().Patch(ctx, object, patch, client.FieldOwner(v1alpha1.FieldOwner))
@@ -118,25 +120,41 @@ func (c *Controller) writeOne(ctx context.Context, next change) error {
 		// The cache lags behind; the next poll tries again.
 		return nil
 	case err != nil:
-		return fmt.Errorf("write the status of %s %s: %w", next.kind, client.ObjectKeyFromObject(object), err)
+		return fmt.Errorf("write the status of %s %s: %w", next.kind, next.id().NamespacedName, err)
 	}
-	last := c.written[object.GetUID()]
+	last := c.written[next.UID]
 	last.written = c.Clock.Now()
 	if next.urgency == transition {
 		last.transitioned = last.written
 	}
-	c.written[object.GetUID()] = last
+	c.written[next.UID] = last
+	return nil
+}
+
+// read reads the metric of a change, and sets what is to be written.
+func (c *Controller) read(ctx context.Context, next *change) error {
+	object := client.Object(&v1alpha1.CustomMetric{})
+	if next.kind == kindExternal {
+		object = &v1alpha1.ExternalMetric{}
+	}
+	if err := c.Live.Get(ctx, next.id().NamespacedName, object); err != nil {
+		return fmt.Errorf("read %s %s to write its status: %w", next.kind, next.id().NamespacedName, err)
+	}
+	next.metric = newMetric(object)
+	next.next = statusOf(next.metric, &next.reports, c.Clock.Now())
 	return nil
 }
 
 // times are when a status was last written, and its conditions.
 type times struct{ written, transitioned time.Time }
 
-// forgetDeleted forgets when all other objects were written.
+// forgetDeleted forgets when all other objects were written, and those that need no write.
 func (c *Controller) forgetDeleted(metrics []*metric) {
 	exists := sets.New[types.UID]()
 	for _, m := range metrics {
-		exists.Insert(m.object.GetUID())
+		if !m.unused || !m.told {
+			exists.Insert(m.UID)
+		}
 	}
 	maps.DeleteFunc(c.written, func(uid types.UID, _ times) bool { return !exists.Has(uid) })
 }

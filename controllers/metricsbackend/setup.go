@@ -27,7 +27,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/declaredmetric"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/certificates"
 )
@@ -72,10 +71,7 @@ func CacheOptions(namespaces []string) cache.Options {
 		inventory.Prototype(apiServiceKind): {Label: owned},
 		inventory.Prototype(namespaceKind):  {},
 		&v1alpha1.MetricsBackend{}:          {},
-		// In all namespaces: teams declare them anywhere.
-		&v1alpha1.CustomMetric{}:          {Transform: declaredmetric.Trim},
-		&v1alpha1.ExternalMetric{}:        {Transform: declaredmetric.Trim},
-		&v1alpha1.ExternalMetricsPolicy{}: {},
+		&v1alpha1.ExternalMetricsPolicy{}:   {},
 	}
 	for _, kind := range inventory.Watched() {
 		options := cache.ByObject{Label: owned}

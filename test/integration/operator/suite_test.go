@@ -329,8 +329,7 @@ func (c *controlPlane) startOperator(ctx context.Context, config *rest.Config, n
 		ServingImage: imageBoth,
 	})
 	declared := declaredmetric.New(declaredmetric.Options{
-		Client: mgr.GetClient(), Cache: mgr.GetCache(),
-		Pods: pods, Tokens: servingclient.NewTokens(mgr.GetClient(), clock.RealClock{}), Directory: directory,
+		Client: mgr.GetClient(), Pods: pods, Tokens: servingclient.NewTokens(mgr.GetClient(), clock.RealClock{}), Directory: directory,
 		Clock: clock.RealClock{},
 	})
 	if err := declared.SetupWithManager(mgr); err != nil {

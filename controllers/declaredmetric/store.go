@@ -1,0 +1,118 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package declaredmetric
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// listPage is the number of metrics that are decoded at a time if kube-apiserver does not
+// stream a list.
+const listPage = 500
+
+// metric is what is kept of a CustomMetric or an ExternalMetric. Teams choose their number: of
+// those beyond the limits, it is their identity, their age, and whether they were told so.
+type metric struct {
+	metav1.ObjectMeta
+	kind  string
+	large bool
+	// told is set if the status says, for this generation, that the metric is beyond the limits.
+	told bool
+	// unused is set for a metric beyond the limits. Only Poll uses it.
+	unused bool
+	// object is nil if its status says that the metric is beyond the limits; status is then
+	// toldStatus.
+	object client.Object
+	status *v1alpha1.DeclaredMetricStatus
+}
+
+var toldStatus = v1alpha1.DeclaredMetricStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}}}
+
+// IsLarge implements v1alpha1.LimitedMetric.
+func (m *metric) IsLarge() bool { return m.large }
+
+// DropSpec implements v1alpha1.LimitedMetric: there is none.
+func (m *metric) DropSpec() {}
+
+// newMetric returns the metric of an object, nil of any other, and trims the object: teams
+// choose the size of what is not read, such as annotations.
+func newMetric(obj any) *metric {
+	switch o := obj.(type) {
+	case *v1alpha1.CustomMetric:
+		o.ObjectMeta = trimMeta(&o.ObjectMeta)
+		o.DropSpec()
+		return &metric{ObjectMeta: o.ObjectMeta, kind: kindCustom, large: o.IsLarge(), object: o, status: &o.Status}
+	case *v1alpha1.ExternalMetric:
+		o.ObjectMeta = trimMeta(&o.ObjectMeta)
+		o.DropSpec()
+		return &metric{ObjectMeta: o.ObjectMeta, kind: kindExternal, large: o.IsLarge(), object: o, status: &o.Status}
+	}
+	return nil
+}
+
+func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: m.Namespace, Name: m.Name, UID: m.UID, Generation: m.Generation,
+		CreationTimestamp: m.CreationTimestamp, ResourceVersion: m.ResourceVersion,
+	}
+}
+
+// keep is a cache.TransformFunc that returns the metric of an object.
+func keep(obj any) (any, error) {
+	m := newMetric(obj)
+	if m == nil {
+		return obj, nil // transformed before, or deleted
+	}
+	if ready := meta.FindStatusCondition(m.status.Conditions, v1alpha1.ConditionReady); ready != nil && ready.Reason == v1alpha1.ReasonTooManyMetrics {
+		m.told = ready.Message == tooMany(m.kind).problem.message && m.status.ObservedGeneration == m.Generation
+		m.object, m.status = nil, &toldStatus
+	}
+	return m, nil
+}
+
+// newInformer returns an informer whose store has a metric for each object.
+func (c *Controller) newInformer(example client.Object, list client.ObjectList) cache.SharedIndexInformer {
+	newList := func() client.ObjectList { return list.DeepCopyObject().(client.ObjectList) }
+	informer := cache.NewSharedIndexInformer(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			// From its watch cache kube-apiserver would return all at once.
+			o.ResourceVersion, o.ResourceVersionMatch = "", ""
+			page := newList()
+			if err := c.Live.List(ctx, page, &client.ListOptions{Limit: listPage, Continue: o.Continue, Raw: &o}); err != nil {
+				return nil, err
+			}
+			return page, meta.EachListItem(page, func(o runtime.Object) error { newMetric(o); return nil })
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return c.Live.Watch(ctx, newList(), &client.ListOptions{Raw: &o})
+		},
+	}, example, 0, nil)
+	_ = informer.SetTransform(keep) // fails only once it runs
+	return informer
+}
+
+// limited returns the metrics of an informer, and marks those beyond the limits.
+func limited(informer cache.SharedIndexInformer) []*metric {
+	var all []*metric
+	for _, o := range informer.GetStore().List() {
+		if m, ok := o.(*metric); ok {
+			m.unused = false
+			all = append(all, m)
+		}
+	}
+	_, rest := v1alpha1.LimitMetrics(all)
+	for _, m := range rest {
+		m.unused = true
+	}
+	return all
+}

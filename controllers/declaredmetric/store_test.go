@@ -1,0 +1,161 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package declaredmetric
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// manyMetrics is a kube-apiserver with small ExternalMetrics in one namespace, all of which say that they are beyond the limits.
+type manyMetrics struct {
+	metrics int
+	// pages is set if it cannot stream lists.
+	pages bool
+	// longest is the most metrics of a list.
+	longest int
+}
+
+func (s *manyMetrics) metric(i int) []byte {
+	m := &v1alpha1.ExternalMetric{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kindExternal},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team-a", Name: fmt.Sprintf("m%06d", i), UID: "0f0f0f0f-0000-0000-0000-000000000000", Generation: 1,
+			CreationTimestamp: metav1.Date(2026, 1, 1, 0, 0, i, 0, time.UTC), ResourceVersion: strconv.Itoa(1000 + i),
+			Annotations: map[string]string{"notes": strings.Repeat("x", 500)},
+		},
+	}
+	m.Spec.Query = "up"
+	r := tooMany(kindExternal)
+	m.Status = *statusOf(newMetric(m), &r, m.CreationTimestamp.Time)
+	b, _ := json.Marshal(m)
+	return b
+}
+
+// ServeHTTP implements http.Handler.
+func (s *manyMetrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	query := r.URL.Query()
+	switch streams := query.Get("sendInitialEvents") != ""; {
+	case streams && s.pages:
+		http.Error(w, `{"kind":"Status","status":"Failure","reason":"Invalid","code":422}`, http.StatusUnprocessableEntity)
+	case streams:
+		for i := range s.metrics {
+			fmt.Fprintf(w, `{"type":"ADDED","object":%s}`, s.metric(i))
+		}
+		fmt.Fprintf(w, `{"type":"BOOKMARK","object":{"kind":"ExternalMetric","apiVersion":%q,"metadata":{"resourceVersion":"9","annotations":{%q:"true"}}}}`,
+			v1alpha1.GroupVersion, metav1.InitialEventsAnnotationKey)
+		fallthrough
+	case query.Get("watch") != "":
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	default:
+		first, _ := strconv.Atoi(query.Get("continue"))
+		last := s.metrics
+		// As kube-apiserver, which ignores the limit if it may answer from its cache.
+		if limit, _ := strconv.Atoi(query.Get("limit")); limit > 0 && query.Get("resourceVersion") == "" {
+			last = min(first+limit, last)
+		}
+		s.longest = max(s.longest, last-first)
+		next := ""
+		if last < s.metrics {
+			next = strconv.Itoa(last)
+		}
+		fmt.Fprintf(w, `{"kind":"ExternalMetricList","apiVersion":%q,"metadata":{"resourceVersion":"9","continue":%q},"items":[`, v1alpha1.GroupVersion, next)
+		for i := first; i < last; i++ {
+			_, _ = w.Write(s.metric(i))
+			if i < last-1 {
+				_, _ = w.Write([]byte(","))
+			}
+		}
+		_, _ = w.Write([]byte("]}"))
+	}
+}
+
+// heapOf returns the bytes of heap that an informer of the metrics takes for each, and the informer.
+func heapOf(tb testing.TB, s *manyMetrics) (float64, cache.SharedIndexInformer) {
+	tb.Helper()
+	server := httptest.NewServer(s)
+	kinds := apiruntime.NewScheme()
+	if err := v1alpha1.AddToScheme(kinds); err != nil {
+		tb.Fatal(err)
+	}
+	metav1.AddToGroupVersion(kinds, v1alpha1.GroupVersion)
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(v1alpha1.GroupVersion.WithKind(kindExternal), meta.RESTScopeNamespace)
+	live, err := client.NewWithWatch(&rest.Config{Host: server.URL}, client.Options{Scheme: kinds, Mapper: mapper})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	heap := func() float64 {
+		runtime.GC()
+		runtime.GC()
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return float64(stats.HeapAlloc)
+	}
+	before := heap()
+	external := New(Options{Live: live}).informers[kindExternal]
+	ctx, cancel := context.WithCancel(tb.Context())
+	var following sync.WaitGroup
+	following.Go(func() { external.RunWithContext(ctx) })
+	tb.Cleanup(func() { cancel(); following.Wait(); server.Close() })
+	cache.WaitForCacheSync(ctx.Done(), external.HasSynced)
+	return (heap() - before) / float64(s.metrics), external
+}
+
+// Of metrics beyond the limits little is kept, whatever they have, and however kube-apiserver lists them.
+func TestManyMetrics(t *testing.T) {
+	const metrics, most = 4_000, 600
+	for name, pages := range map[string]bool{"streamed": false, "by page": true} {
+		t.Run(name, func(t *testing.T) {
+			server := &manyMetrics{metrics: metrics, pages: pages}
+			each, external := heapOf(t, server)
+			t.Logf("%.0f bytes each", each)
+			if each > most {
+				t.Errorf("%.0f bytes of memory for each metric, want %d at most", each, most)
+			}
+			if server.longest > listPage {
+				t.Errorf("%d metrics are read at a time", server.longest)
+			}
+			all := limited(external)
+			told := 0
+			for _, m := range all {
+				if m.told && m.object == nil {
+					told++
+				}
+			}
+			if len(all) != metrics || told != metrics {
+				t.Errorf("%d metrics, of which %d without an object", len(all), told)
+			}
+		})
+	}
+}
+
+// BenchmarkManyMetrics measures what docs/operations.md says of the operator's memory.
+func BenchmarkManyMetrics(b *testing.B) {
+	for b.Loop() {
+		each, external := heapOf(b, &manyMetrics{metrics: 100_000})
+		b.ReportMetric(each, "heap-bytes/metric")
+		limited(external)
+	}
+}
