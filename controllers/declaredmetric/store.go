@@ -20,8 +20,8 @@ import (
 // stream a list.
 const listPage = 500
 
-// metric is what is kept of a CustomMetric or an ExternalMetric. Teams choose their number: of
-// those beyond the limits, it is their identity, their age, and whether they were told so.
+// metric is what is kept of a CustomMetric or an ExternalMetric. Teams choose their number: once the
+// status of one beyond the limits says so, only its identity and its age are kept.
 type metric struct {
 	metav1.ObjectMeta
 	kind  string

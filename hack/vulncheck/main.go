@@ -138,9 +138,9 @@ func judge(found []vulnerability, accepted map[string]string) (string, error) {
 			continue
 		}
 		refused++
-		fixed := "no version mends it yet"
+		fixed := "no version fixes it yet"
 		if v.fixed != "" {
-			fixed = "mended in " + v.fixed
+			fixed = "fixed in " + v.fixed
 		}
 		fmt.Fprintf(&report, "%s: %s\n  called: %s; %s\n", v.id, v.summary, v.call, fixed)
 	}

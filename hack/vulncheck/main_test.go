@@ -31,7 +31,7 @@ func TestRun(t *testing.T) {
 		"called, twice": {
 			results: config + race + called + called,
 			want: "GO-2026-0001: HPACK race\n" +
-				"  called: golang.org/x/net/http2.Server.ServeConn of golang.org/x/net@v0.58.0; mended in v0.60.0\n",
+				"  called: golang.org/x/net/http2.Server.ServeConn of golang.org/x/net@v0.58.0; fixed in v0.60.0\n",
 			wantErr: "called and not accepted: 1",
 		},
 		"accepted": {

@@ -22,8 +22,9 @@ func Config(config *rest.Config, limit int64) *rest.Config {
 	return config
 }
 
-// Transport returns a RoundTripper whose responses fail to be read beyond limit bytes, counted
-// after decompression. A watch has no limit once it is accepted: its reader bounds each event.
+// Transport returns a RoundTripper with whose responses reading more than limit bytes, counted after
+// decompression, is an error. The body of a watch (status 200) has no limit: its reader bounds each
+// event.
 func Transport(next http.RoundTripper, limit int64) http.RoundTripper {
 	return &transport{next, limit}
 }

@@ -104,7 +104,7 @@ type baseline struct {
 	// time is 0 if there is no sample, or negated the time of the node's last body,
 	// which did not have the container.
 	time int64
-	// start is the first one that was reported of this run of the counter.
+	// start is the first one that was reported of this run of the container.
 	start int64
 }
 

@@ -119,6 +119,8 @@ func (c *container) updateRate(r rateRules, stats *parseStats) {
 		// set back.
 		c.rate = cpuRate{}
 	}
+	// The rate ignores a start that moves, but the rules for pods on two nodes, and for recreated pods,
+	// want that of a new container with a similar counter.
 	start := c.baseline.start
 	if c.start != 0 && (start == 0 || !wentOn || isNew) {
 		start = c.start
@@ -133,8 +135,9 @@ func (c *container) isNewRun(node *container) bool {
 	return since != 0 && c.start > since && c.start < c.cpuTime && node.allows(c.cpu, c.start, c.cpuTime)
 }
 
-// allows reports whether a container can have used core-seconds from a time to another,
-// by what its node used in the part of that time that the node's rate covers.
+// allows reports whether the node c used at least so many core-seconds between two times, by the part
+// of that time that its rate covers. Without a rate it reports whether the kubelet reports no CPU of
+// the node.
 func (c *container) allows(used float64, from, to int64) bool {
 	r := c.rate
 	if !r.known() {

@@ -33,7 +33,7 @@ type runningPods struct {
 
 // podWithoutMetrics has times in Unix milliseconds.
 type podWithoutMetrics struct {
-	// body is the last body that mentions the pod, since when it has run without metrics.
+	// body is the last body that mentions the pod, and since when it has run without metrics.
 	body  uint32
 	since int64
 	// cpu and cpuTime are the newest sample of the pod's own counter.

@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// Limits of a declared metric, whose author is not the administrator. Rules have those of the source.
+// Limits of a declared metric, whose author is not the administrator. A Source enforces them; rules
+// have the limits of the source.
 const (
-	// MaxDeclaredBytes limits the response to its query.
+	// MaxDeclaredBytes limits the response to the metric's query.
 	MaxDeclaredBytes = 1 << 20
-	// MaxLabelBytes limits the name, and the value, of a label in it.
+	// MaxLabelBytes limits the name, and the value, of a label in the response.
 	MaxLabelBytes = 4 << 10
 )
 
@@ -34,8 +35,8 @@ type Limits struct {
 	// MaxSamples limits the samples of a result; a longer one fails with ReasonTooLarge.
 	// Default: 50000.
 	MaxSamples int
-	// MaxCachedBytes limits the bytes of all cached results and their expressions. Expressions with
-	// subscribers count, and are never rejected. Default: 320Mi.
+	// MaxCachedBytes limits the bytes of all cached results and their expressions. Queries with
+	// subscribers are never evicted, but their results may fail with ReasonTooLarge. Default: 320Mi.
 	MaxCachedBytes int
 	// MaxQueries limits the cached queries. Queries with subscribers count, and are never
 	// rejected. Default: 10000.

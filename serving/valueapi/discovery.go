@@ -146,7 +146,7 @@ func (g *Group) advertiseOrLog(logger klog.Logger, d document) {
 	}
 	g.lastError = ""
 	if omitted := d.total - len(d.resources); omitted > 0 {
-		logger.Info("Discovery tells of the first metrics only; the others can be read all the same",
-			"group", g.api.Group(), "told", len(d.resources), "omitted", omitted)
+		logger.Info("Discovery omits metrics, which can be read all the same",
+			"group", g.api.Group(), "listed", len(d.resources), "omitted", omitted)
 	}
 }

@@ -42,7 +42,7 @@ func TestOperatorNamespaceDeleted(t *testing.T) {
 // The manifest is deleted before the MetricsBackend, which does not end: the operator that the finalizer waits for loses
 // its permissions at once, or does not run at all. After the commands of the page nothing is stale.
 func TestManifestDeletedFirst(t *testing.T) {
-	page := runbooks.ReadSection(t, filepath.Join(suite.root, "docs/operations.md"), "Uninstalling in another order")
+	page := runbooks.ReadSection(t, filepath.Join(suite.root, "docs/operations.md"), "If you deleted the operator or the manifest first")
 	manifest := filepath.Join(t.TempDir(), "install.yaml")
 	if out, err := run("bash", "-c", "hack/render.sh >$0", manifest); err != nil {
 		t.Fatalf("render the manifest: %v\n%s", err, out)

@@ -74,11 +74,11 @@ const (
 	trustedPrefix StateKey = "trusted/"
 	// podOutdated: a pod serves another certificate than the mounted one.
 	podOutdated StateKey = "podOutdated"
-	// requested and withdrawn, each with a namespace behind it: a Certificate of ours may
-	// exist in cert-manager, and none was found. withdrawing: it cannot be read or deleted.
-	requested   StateKey = "requested/"
-	withdrawn   StateKey = "withdrawn/"
-	withdrawing StateKey = "withdrawing/"
+	// Each with a namespace behind it: a Certificate of cert-manager was applied; it was deleted, or
+	// there was none; it cannot be read or deleted.
+	certificateApplied         StateKey = "certificateApplied/"
+	certificateDeleted         StateKey = "certificateDeleted/"
+	certificateDeletionFailing StateKey = "certificateDeletionFailing/"
 )
 
 // recheck is when pods are probed again after the certificate was replaced.

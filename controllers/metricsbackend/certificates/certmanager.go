@@ -41,7 +41,7 @@ func (c *Certificate) issuedSecret(ctx context.Context) (*corev1.Secret, *Unusab
 		case err != nil:
 			return nil, nil, err
 		}
-		c.in.Streaks.Observe(requested+StateKey(serving.Namespace), true)
+		c.in.Streaks.Observe(certificateApplied+StateKey(serving.Namespace), true)
 	}
 	secret, err := c.readSecret(ctx, serving.IssuedSecretName())
 	if err != nil {
@@ -95,28 +95,28 @@ func (r *Reconciler) notIssued(ctx context.Context, serving manifests.Serving) (
 	return "", nil
 }
 
-// withdrawalGrace is how long anything waits for a Certificate of cert-manager that cannot be
-// read or deleted. Its webhooks, or its kind, may be broken for ever.
-const withdrawalGrace = time.Minute
+// certificateDeletionGrace is how long errors of reading or deleting the Certificate block
+// reconciliation and deletion: cert-manager's webhooks, or its kind, may be broken for ever.
+const certificateDeletionGrace = time.Minute
 
 // DeleteCertManagerCertificate deletes our Certificate of cert-manager. Its kind may not exist, so it is not
-// watched: the read happens once in a process, and after each request. An error is returned for withdrawalGrace, and
+// watched: the read happens once in a process, and after each request. An error is returned for certificateDeletionGrace, and
 // logged afterwards, when the deletion is still tried.
 func (r *Reconciler) DeleteCertManagerCertificate(ctx context.Context, serving manifests.Serving, streaks *debounce.Tracker[StateKey]) error {
 	in := StateKey(serving.Namespace)
-	if streaks.Get(withdrawn+in).Count > 0 && streaks.Get(requested+in).Count == 0 {
+	if streaks.Get(certificateDeleted+in).Count > 0 && streaks.Get(certificateApplied+in).Count == 0 {
 		return nil
 	}
 	err := r.deleteCertificate(ctx, serving)
-	if failing := streaks.Observe(withdrawing+in, err != nil); err != nil && failing.Elapsed < withdrawalGrace {
+	if failing := streaks.Observe(certificateDeletionFailing+in, err != nil); err != nil && failing.Elapsed < certificateDeletionGrace {
 		return err
 	}
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Going on without the deletion of the Certificate of cert-manager")
 		return nil
 	}
-	streaks.Reset(requested + in)
-	streaks.Observe(withdrawn+in, true)
+	streaks.Reset(certificateApplied + in)
+	streaks.Observe(certificateDeleted+in, true)
 	return nil
 }
 

@@ -41,13 +41,13 @@ type SyntaxError struct{ message string }
 func (e *SyntaxError) Error() string { return e.message }
 
 // Parse parses an expression, which must return a scalar or an instant vector. If a server may
-// accept what the parser rejects, the error is a *SyntaxError. Its matchers are not compiled, so
-// those with regular expressions cannot match.
+// accept what the parser rejects, the error is a *SyntaxError. Matchers with regular expressions
+// are not compiled, and their own Matches panics: use matches.
 func Parse(expression string) (parser.Expr, error) {
 	if len(expression) > MaxExpression {
 		return nil, fmt.Errorf("the query is %d bytes long: at most %d are possible", len(expression), MaxExpression)
 	}
-	masked, patterns, err := check(expression)
+	masked, patterns, err := maskRegexps(expression)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func CheckSelector(selector string) error {
 
 // parseSelector returns matchers that match the empty value if those of the selector do.
 func parseSelector(selector string) ([]*promlabels.Matcher, error) {
-	masked, _, err := check(selector)
+	masked, _, err := maskRegexps(selector)
 	if err != nil {
 		return nil, err
 	}
@@ -121,14 +121,14 @@ func Window(e parser.Expr) time.Duration {
 	return window
 }
 
-// check limits what takes the parser more time than the length of an expression explains: operators
+// maskRegexps limits what takes the parser more time than the length of an expression explains: operators
 // and brackets, in whose number its time is quadratic, and regular expressions. It returns these in
 // order, and the expression with text of the same length in place of them: the parser compiles each,
 // which takes it 2 ms for a class such as [^/] alone. The text matches the empty value if the regular
 // expression does, which the parser asks for.
-func check(expression string) (masked string, patterns []string, err error) {
+func maskRegexps(expression string) (masked string, patterns []string, err error) {
 	lexer, braces, nesting := parser.Lex(expression), 0, 0
-	result, size := []byte(expression), regexpSize{maxProgram: maxProgram + len(expression)}
+	result, size := []byte(expression), regexpSize{limit: maxInstructions + len(expression)}
 	var before, item parser.Item
 	for {
 		if item.Typ != parser.COMMENT {

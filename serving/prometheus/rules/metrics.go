@@ -110,7 +110,7 @@ func (m *metrics) collisions() map[*activeRule][]collision {
 	return found
 }
 
-// metricLists holds the first metrics in order. It is immutable.
+// metricLists has the metrics that discovery lists, in order. It is immutable.
 type metricLists struct {
 	most     int
 	custom   []query.ObjectMetric
@@ -169,6 +169,7 @@ func (c *Catalog) list(external bool, most int, omitted map[*activeRule]int) []q
 	for key, d := range only {
 		declared.add(shareKey{namespace: d.Namespace, resource: key.resource}, key.name, left)
 	}
+	// Of these, only a metric and the log have the number of those left out.
 	keys, _ = declared.divide(left, map[*activeRule]int{})
 	for _, key := range keys {
 		all = append(all, only[key].metric)

@@ -13,8 +13,8 @@ import (
 )
 
 // nameUnit is the length of a name in JSON from which on a metric counts as several in a list. Beside
-// its name a metric takes up to 160 bytes of the aggregated discovery document: 2,000 custom metrics,
-// in two versions, and 2,000 external ones are within 1 MiB.
+// its name a metric takes up to 160 bytes of the aggregated discovery document: valueapi.MaxDiscovered
+// custom metrics, in two versions, and as many external ones are within 1 MiB.
 const nameUnit = 44
 
 // cost returns how many metrics one with this name counts as.
@@ -37,12 +37,12 @@ type shareKey struct {
 	resource  schema.GroupResource
 }
 
-// share has the first names in order, what they cost, and the number of all.
+// share has the first names in order, what they cost, and the number of metrics that are not listed.
 type share struct {
 	shareKey
-	names       []string
-	full        bool
-	cost, count int
+	names           []string
+	full            bool
+	cost, remaining int
 }
 
 func (s *share) compare(o *share) int {
@@ -51,15 +51,15 @@ func (s *share) compare(o *share) int {
 
 type shares map[shareKey]*share
 
-// add adds a metric, of which at most that many are listed. It sorts at most twice as many at a time,
-// as there may be a million of which few are wanted.
+// add adds a metric. At most so many names are listed: it sorts at most twice as many at a time, as
+// there may be a million of which few are wanted.
 func (s shares) add(key shareKey, name string, most int) {
 	of := s[key]
 	if of == nil {
 		of = &share{shareKey: key}
 		s[key] = of
 	}
-	of.count++
+	of.remaining++
 	if most <= 0 || of.full && name >= of.names[most-1] {
 		return
 	}
@@ -69,10 +69,10 @@ func (s shares) add(key shareKey, name string, most int) {
 	}
 }
 
-// divide returns metrics, in order, that cost at most so much together, and what is left of it. Each
-// share may have the same part, and what it leaves is for the others. It adds the numbers of metrics
-// that are left out to omitted.
-func (s shares) divide(most int, omitted map[*activeRule]int) (listed []metricKey, left int) {
+// divide returns metrics, in order, that cost at most budget together, and what is left of it. Each
+// share may have the same part, the cheapest first, and what it leaves is for the others. It adds the
+// numbers of metrics that are left out to omitted.
+func (s shares) divide(budget int, omitted map[*activeRule]int) (listed []metricKey, left int) {
 	all := slices.Collect(maps.Values(s))
 	for _, of := range all {
 		slices.Sort(of.names)
@@ -82,19 +82,19 @@ func (s shares) divide(most int, omitted map[*activeRule]int) (listed []metricKe
 	}
 	slices.SortFunc(all, (*share).compare)
 	for i, of := range all {
-		part := most / (len(all) - i)
+		part := budget / (len(all) - i)
 		for _, name := range of.names {
 			size := cost(name)
 			if size > part {
 				break
 			}
-			part, most, of.count = part-size, most-size, of.count-1
+			part, budget, of.remaining = part-size, budget-size, of.remaining-1
 			listed = append(listed, metricKey{of.resource, name})
 		}
-		if of.count > 0 {
-			omitted[of.rule] += of.count
+		if of.remaining > 0 {
+			omitted[of.rule] += of.remaining
 		}
 	}
 	slices.SortFunc(listed, metricKey.compare)
-	return listed, most
+	return listed, budget
 }
