@@ -11,7 +11,7 @@ VERSION ?= dev
 PREFIX ?= metrics-backend
 export RUN
 # The Go toolchain of go.mod: see hack/toolchain.sh.
-export GOTOOLCHAIN ?= $(shell sed -n 's/^toolchain //p' go.mod)
+export GOTOOLCHAIN := $(or $(filter-out local,$(GOTOOLCHAIN)),$(shell sed -n 's/^toolchain //p' go.mod))
 OPERATOR_IMAGE := $(PREFIX)/operator:$(VERSION)
 SERVING_IMAGE := $(PREFIX)/serving:$(VERSION)
 

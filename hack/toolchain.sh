@@ -1,3 +1,6 @@
 # Sourced in the repository's root: the Go toolchain of go.mod, for its modules and the programs they build. Some
-# distributions of Go set GOTOOLCHAIN=local, which ignores the line in go.mod.
-export GOTOOLCHAIN=${GOTOOLCHAIN:-$(sed -n 's/^toolchain //p' go.mod)}
+# distributions and images of Go set GOTOOLCHAIN=local, which ignores the line in go.mod.
+if [ "${GOTOOLCHAIN:-local}" = local ]; then
+	GOTOOLCHAIN=$(sed -n 's/^toolchain //p' go.mod)
+fi
+export GOTOOLCHAIN
