@@ -28,16 +28,13 @@ const (
 	LargeMetric = 1025
 )
 
-// LimitedMetric is a *CustomMetric or an *ExternalMetric.
+// LimitedMetric is a CustomMetric or an ExternalMetric.
 //
 // +kubebuilder:object:generate=false
 type LimitedMetric interface {
 	metav1.Object
 	// IsLarge reports whether query and labels have LargeMetric bytes or more.
 	IsLarge() bool
-	// DropSpec drops the spec, for caches of all metrics: teams choose the number of metrics, and
-	// their size. A large metric remains large.
-	DropSpec()
 }
 
 // IsLarge reports whether the query has LargeMetric bytes or more.
@@ -52,12 +49,13 @@ func (m *ExternalMetric) IsLarge() bool {
 	return size >= LargeMetric
 }
 
-// DropSpec implements LimitedMetric.
+// DropSpec drops the spec, for caches of all metrics: teams choose the number of metrics, and
+// their size. A large metric remains large.
 func (m *CustomMetric) DropSpec() {
 	m.Spec = CustomMetricSpec{DeclaredMetricSpec: droppedSpec(m.IsLarge())}
 }
 
-// DropSpec implements LimitedMetric.
+// DropSpec is as DropSpec of a CustomMetric.
 func (m *ExternalMetric) DropSpec() {
 	m.Spec = ExternalMetricSpec{DeclaredMetricSpec: droppedSpec(m.IsLarge())}
 }

@@ -103,8 +103,11 @@ func TestLimitMetrics(t *testing.T) {
 func TestDropSpec(t *testing.T) {
 	query := func(size int) DeclaredMetricSpec { return DeclaredMetricSpec{Query: strings.Repeat("x", size)} }
 	tests := map[string]struct {
-		metric LimitedMetric
-		large  bool
+		metric interface {
+			IsLarge() bool
+			DropSpec()
+		}
+		large bool
 	}{
 		"a small CustomMetric":      {&CustomMetric{Spec: CustomMetricSpec{DeclaredMetricSpec: query(LargeMetric - 1)}}, false},
 		"a large CustomMetric":      {&CustomMetric{Spec: CustomMetricSpec{DeclaredMetricSpec: query(LargeMetric)}}, true},

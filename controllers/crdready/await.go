@@ -20,12 +20,12 @@ import (
 
 const interval = time.Minute
 
-// Await waits until find returns nil for all kinds, and logs once why it waits. It returns
-// false if ctx ends first.
-func Await(ctx context.Context, find func(context.Context, client.Object) error, clock clock.Clock, kinds ...client.Object) bool {
+// Await waits until discovery has all kinds, and logs once why it waits. It returns false if ctx
+// ends first.
+func Await(ctx context.Context, c client.Client, clock clock.Clock, kinds ...client.Object) bool {
 	logged := false
 	for {
-		err := findAll(ctx, find, kinds)
+		err := findAll(c, kinds)
 		if err == nil {
 			return true
 		}
@@ -41,10 +41,10 @@ func Await(ctx context.Context, find func(context.Context, client.Object) error,
 	}
 }
 
-func findAll(ctx context.Context, find func(context.Context, client.Object) error, kinds []client.Object) error {
+func findAll(c client.Client, kinds []client.Object) error {
 	var errs []error
 	for _, object := range kinds {
-		err := find(ctx, object)
+		_, err := c.IsObjectNamespaced(object)
 		if meta.IsNoMatchError(err) {
 			err = fmt.Errorf("the CRD of %T is not installed: %w", object, err)
 		}

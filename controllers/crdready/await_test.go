@@ -10,12 +10,21 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
+
+type discovery struct {
+	client.Client
+	found func() error
+}
+
+// IsObjectNamespaced implements client.Client.
+func (d discovery) IsObjectNamespaced(apiruntime.Object) (bool, error) { return true, d.found() }
 
 func TestAwait(t *testing.T) {
 	cases := map[string]struct {
@@ -34,13 +43,13 @@ func TestAwait(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), tc.gaveUp)
 				defer cancel()
 				installed, looks := time.Now().Add(tc.installed), 0
-				find := func(context.Context, client.Object) error {
+				found := func() error {
 					if looks++; time.Now().Before(installed) {
 						return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: v1alpha1.GroupName, Kind: "CustomMetric"}}
 					}
 					return nil
 				}
-				got := Await(ctx, find, clock.RealClock{}, &v1alpha1.CustomMetric{})
+				got := Await(ctx, discovery{found: found}, clock.RealClock{}, &v1alpha1.CustomMetric{})
 				if got != tc.want || looks != tc.looks {
 					t.Errorf("%t after %d looks, want %t after %d", got, looks, tc.want, tc.looks)
 				}

@@ -95,17 +95,13 @@ func (c *Controller) NeedLeaderElection() bool { return true }
 func (c *Controller) Start(ctx context.Context) error {
 	logger := klog.FromContext(ctx).WithValues("controller", Name)
 	ctx = klog.NewContext(ctx, logger)
-	found := func(_ context.Context, object client.Object) error {
-		_, err := c.Live.IsObjectNamespaced(object)
-		return err
-	}
-	if !crdready.Await(ctx, found, c.Clock, &v1alpha1.CustomMetric{}, &v1alpha1.ExternalMetric{}) {
+	if !crdready.Await(ctx, c.Client, c.Clock, &v1alpha1.CustomMetric{}, &v1alpha1.ExternalMetric{}) {
 		return nil
 	}
-	var following sync.WaitGroup
-	defer following.Wait()
+	var running sync.WaitGroup
+	defer running.Wait()
 	for _, informer := range c.informers {
-		following.Go(func() { informer.RunWithContext(ctx) })
+		running.Go(func() { informer.RunWithContext(ctx) })
 		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 			return nil
 		}
@@ -128,7 +124,7 @@ func (c *Controller) Start(ctx context.Context) error {
 func (c *Controller) Poll(ctx context.Context) error {
 	var metrics []*metric
 	for _, kind := range []string{kindCustom, kindExternal} {
-		metrics = append(metrics, limited(c.informers[kind])...)
+		metrics = append(metrics, listLimited(c.informers[kind])...)
 	}
 	c.forgetDeleted(metrics)
 	if len(metrics) == 0 {
@@ -146,7 +142,7 @@ func (c *Controller) Poll(ctx context.Context) error {
 		case m.unused && m.told:
 			continue
 		case m.unused:
-			r = tooMany(m.kind)
+			r = tooMany[m.kind]
 		}
 		if !r.usable {
 			continue

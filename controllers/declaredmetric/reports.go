@@ -85,19 +85,21 @@ var groups = map[string]struct {
 
 // tooMany is what is known of metrics beyond the limits: serving pods do not use them. The
 // message does not change with the number of metrics, so that statuses are written once.
-func tooMany(kind string) reports {
-	return reports{usable: true, problem: &problem{stalled: true, reason: v1alpha1.ReasonTooManyMetrics, message: fmt.Sprintf(
+var tooMany = map[string]*reports{kindCustom: reportsTooMany(kindCustom), kindExternal: reportsTooMany(kindExternal)}
+
+func reportsTooMany(kind string) *reports {
+	return &reports{usable: true, problem: &problem{stalled: true, reason: v1alpha1.ReasonTooManyMetrics, message: fmt.Sprintf(
 		"there are more %ss than are used: the oldest %d of a namespace, of them %d with %d bytes or more of query and labels, and fewer if the cluster has more than %d. Delete older ones that are not needed",
 		kind, v1alpha1.MaxMetricsPerNamespace, v1alpha1.MaxLargeMetricsPerNamespace, v1alpha1.LargeMetric, v1alpha1.MaxMetrics)}}
 }
 
 // readReports returns the reports of the ready pods, by kind.
-func (c *Controller) readReports(ctx context.Context, metrics []*metric) (map[string]reports, error) {
+func (c *Controller) readReports(ctx context.Context, metrics []*metric) (map[string]*reports, error) {
 	var list v1alpha1.MetricsBackendList
 	if err := c.Client.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("list MetricsBackends: %w", err)
 	}
-	byKind, byBackend := map[string]reports{}, map[string]reports{}
+	byKind, byBackend := map[string]*reports{}, map[string]*reports{}
 	existing := sets.New[metricID]()
 	for _, m := range metrics {
 		if !m.unused {
@@ -110,7 +112,7 @@ func (c *Controller) readReports(ctx context.Context, metrics []*metric) (map[st
 		}
 		backend, none := backendOf(kind, list.Items)
 		if none != nil {
-			byKind[kind] = reports{usable: true, problem: none}
+			byKind[kind] = &reports{usable: true, problem: none}
 			continue
 		}
 		if _, ok := byBackend[backend]; !ok {
@@ -163,7 +165,7 @@ func registered(backend *v1alpha1.MetricsBackend, suffix string) int {
 }
 
 // readBackend reads what the ready pods of a backend report of existing metrics.
-func (c *Controller) readBackend(ctx context.Context, backend string, existing sets.Set[metricID]) reports {
+func (c *Controller) readBackend(ctx context.Context, backend string, existing sets.Set[metricID]) *reports {
 	entries, known := c.Directory.Pods(backend)
 	pods := make([]*podReport, len(entries))
 	errs := make([]error, len(entries))
@@ -172,7 +174,7 @@ func (c *Controller) readBackend(ctx context.Context, backend string, existing s
 		reads.Go(func() { pods[i], errs[i] = c.readPod(ctx, entry, existing) })
 	}
 	reads.Wait()
-	var r reports
+	r := &reports{}
 	for _, pod := range pods {
 		if pod != nil {
 			r.pods = append(r.pods, *pod)

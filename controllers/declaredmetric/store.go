@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -30,9 +31,7 @@ type metric struct {
 	told bool
 	// unused is set for a metric beyond the limits. Only Poll uses it.
 	unused bool
-	// object is nil if its status says that the metric is beyond the limits; status is then
-	// toldStatus.
-	object client.Object
+	// status is toldStatus if the metric's own says that it is beyond the limits.
 	status *v1alpha1.DeclaredMetricStatus
 }
 
@@ -41,9 +40,6 @@ var toldStatus = v1alpha1.DeclaredMetricStatus{Conditions: []metav1.Condition{{T
 // IsLarge implements v1alpha1.LimitedMetric.
 func (m *metric) IsLarge() bool { return m.large }
 
-// DropSpec implements v1alpha1.LimitedMetric: there is none.
-func (m *metric) DropSpec() {}
-
 // newMetric returns the metric of an object, nil of any other, and trims the object: teams
 // choose the size of what is not read, such as annotations.
 func newMetric(obj any) *metric {
@@ -51,13 +47,21 @@ func newMetric(obj any) *metric {
 	case *v1alpha1.CustomMetric:
 		o.ObjectMeta = trimMeta(&o.ObjectMeta)
 		o.DropSpec()
-		return &metric{ObjectMeta: o.ObjectMeta, kind: kindCustom, large: o.IsLarge(), object: o, status: &o.Status}
+		return &metric{ObjectMeta: o.ObjectMeta, kind: kindCustom, large: o.IsLarge(), status: new(o.Status)}
 	case *v1alpha1.ExternalMetric:
 		o.ObjectMeta = trimMeta(&o.ObjectMeta)
 		o.DropSpec()
-		return &metric{ObjectMeta: o.ObjectMeta, kind: kindExternal, large: o.IsLarge(), object: o, status: &o.Status}
+		return &metric{ObjectMeta: o.ObjectMeta, kind: kindExternal, large: o.IsLarge(), status: new(o.Status)}
 	}
 	return nil
+}
+
+// object returns an object of the metric that has only metadata and a status.
+func (m *metric) object(status v1alpha1.DeclaredMetricStatus) client.Object {
+	if m.kind == kindCustom {
+		return &v1alpha1.CustomMetric{ObjectMeta: m.ObjectMeta, Status: status}
+	}
+	return &v1alpha1.ExternalMetric{ObjectMeta: m.ObjectMeta, Status: status}
 }
 
 func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
@@ -67,15 +71,15 @@ func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	}
 }
 
-// keep is a cache.TransformFunc that returns the metric of an object.
-func keep(obj any) (any, error) {
+// transform is a cache.TransformFunc that returns the metric of an object.
+func transform(obj any) (any, error) {
 	m := newMetric(obj)
 	if m == nil {
 		return obj, nil // transformed before, or deleted
 	}
 	if ready := meta.FindStatusCondition(m.status.Conditions, v1alpha1.ConditionReady); ready != nil && ready.Reason == v1alpha1.ReasonTooManyMetrics {
-		m.told = ready.Message == tooMany(m.kind).problem.message && m.status.ObservedGeneration == m.Generation
-		m.object, m.status = nil, &toldStatus
+		m.told = ready.Message == tooMany[m.kind].problem.message && m.status.ObservedGeneration == m.Generation
+		m.status = &toldStatus
 	}
 	return m, nil
 }
@@ -84,25 +88,29 @@ func keep(obj any) (any, error) {
 func (c *Controller) newInformer(example client.Object, list client.ObjectList) cache.SharedIndexInformer {
 	newList := func() client.ObjectList { return list.DeepCopyObject().(client.ObjectList) }
 	informer := cache.NewSharedIndexInformer(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+			pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				page := newList()
+				if err := c.Live.List(ctx, page, &client.ListOptions{Limit: o.Limit, Continue: o.Continue, Raw: &o}); err != nil {
+					return nil, err
+				}
+				return page, meta.EachListItem(page, func(o runtime.Object) error { newMetric(o); return nil })
+			})
+			pages.FullListIfExpired = false // the reflector lists again
 			// From its watch cache kube-apiserver would return all at once.
-			o.ResourceVersion, o.ResourceVersionMatch = "", ""
-			page := newList()
-			if err := c.Live.List(ctx, page, &client.ListOptions{Limit: listPage, Continue: o.Continue, Raw: &o}); err != nil {
-				return nil, err
-			}
-			return page, meta.EachListItem(page, func(o runtime.Object) error { newMetric(o); return nil })
+			all, _, err := pages.ListWithAlloc(ctx, metav1.ListOptions{Limit: listPage})
+			return all, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return c.Live.Watch(ctx, newList(), &client.ListOptions{Raw: &o})
 		},
 	}, example, 0, nil)
-	_ = informer.SetTransform(keep) // fails only once it runs
+	_ = informer.SetTransform(transform) // fails only once it runs
 	return informer
 }
 
-// limited returns the metrics of an informer, and marks those beyond the limits.
-func limited(informer cache.SharedIndexInformer) []*metric {
+// listLimited returns the metrics of an informer, and marks those beyond the limits.
+func listLimited(informer cache.SharedIndexInformer) []*metric {
 	var all []*metric
 	for _, o := range informer.GetStore().List() {
 		if m, ok := o.(*metric); ok {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -21,16 +22,24 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// manyMetrics is a kube-apiserver with small ExternalMetrics in one namespace, all of which say that they are beyond the limits.
+// manyMetrics is a kube-apiserver with small ExternalMetrics in one namespace.
 type manyMetrics struct {
 	metrics int
+	// untold is set if they have no status yet. All others say that they are beyond the limits.
+	untold bool
+	// name is the beginning of all names.
+	name string
 	// pages is set if it cannot stream lists.
 	pages bool
+	// expires is set if the first list cannot be continued to its end.
+	expires bool
 	// longest is the most metrics of a list.
 	longest int
 }
@@ -39,14 +48,15 @@ func (s *manyMetrics) metric(i int) []byte {
 	m := &v1alpha1.ExternalMetric{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kindExternal},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "team-a", Name: fmt.Sprintf("m%06d", i), UID: "0f0f0f0f-0000-0000-0000-000000000000", Generation: 1,
+			Namespace: "team-a", Name: fmt.Sprintf("m%s%06d", s.name, i), UID: "0f0f0f0f-0000-0000-0000-000000000000", Generation: 1,
 			CreationTimestamp: metav1.Date(2026, 1, 1, 0, 0, i, 0, time.UTC), ResourceVersion: strconv.Itoa(1000 + i),
 			Annotations: map[string]string{"notes": strings.Repeat("x", 500)},
 		},
 	}
 	m.Spec.Query = "up"
-	r := tooMany(kindExternal)
-	m.Status = *statusOf(newMetric(m), &r, m.CreationTimestamp.Time)
+	if r := tooMany[kindExternal]; !s.untold {
+		m.Status = *statusOf(newMetric(m), r, m.CreationTimestamp.Time)
+	}
 	b, _ := json.Marshal(m)
 	return b
 }
@@ -56,6 +66,10 @@ func (s *manyMetrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	query := r.URL.Query()
 	switch streams := query.Get("sendInitialEvents") != ""; {
+	case s.expires && query.Get("continue") == "1000":
+		s.expires = false
+		w.WriteHeader(http.StatusGone)
+		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`)
 	case streams && s.pages:
 		http.Error(w, `{"kind":"Status","status":"Failure","reason":"Invalid","code":422}`, http.StatusUnprocessableEntity)
 	case streams:
@@ -91,8 +105,9 @@ func (s *manyMetrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// heapOf returns the bytes of heap that an informer of the metrics takes for each, and the informer.
-func heapOf(tb testing.TB, s *manyMetrics) (float64, cache.SharedIndexInformer) {
+// heapOf returns the bytes of heap that an informer of the metrics takes for each, those that a poll allocates for each, and the
+// informer.
+func heapOf(tb testing.TB, s *manyMetrics) (kept, polled float64, _ cache.SharedIndexInformer) {
 	tb.Helper()
 	server := httptest.NewServer(s)
 	kinds := apiruntime.NewScheme()
@@ -106,46 +121,59 @@ func heapOf(tb testing.TB, s *manyMetrics) (float64, cache.SharedIndexInformer) 
 	if err != nil {
 		tb.Fatal(err)
 	}
-	heap := func() float64 {
+	heap := func() (now, all float64) {
 		runtime.GC()
 		runtime.GC()
 		var stats runtime.MemStats
 		runtime.ReadMemStats(&stats)
-		return float64(stats.HeapAlloc)
+		return float64(stats.HeapAlloc), float64(stats.TotalAlloc)
 	}
-	before := heap()
-	external := New(Options{Live: live}).informers[kindExternal]
+	stored := fake.NewClientBuilder().WithScheme(kinds).Build()
+	before, _ := heap()
+	c := New(Options{Live: live, Client: stored, Clock: clock.RealClock{}})
+	external := c.informers[kindExternal]
 	ctx, cancel := context.WithCancel(tb.Context())
-	var following sync.WaitGroup
-	following.Go(func() { external.RunWithContext(ctx) })
-	tb.Cleanup(func() { cancel(); following.Wait(); server.Close() })
+	var running sync.WaitGroup
+	running.Go(func() { external.RunWithContext(ctx) })
+	tb.Cleanup(func() { cancel(); running.Wait(); server.Close() })
 	cache.WaitForCacheSync(ctx.Done(), external.HasSynced)
-	return (heap() - before) / float64(s.metrics), external
+	after, allocated := heap()
+	ended, end := context.WithCancel(ctx)
+	end()
+	_ = c.Poll(ended) // all but its requests
+	_, total := heap()
+	return (after - before) / float64(s.metrics), (total - allocated) / float64(s.metrics), external
 }
 
 // Of metrics beyond the limits little is kept, whatever they have, and however kube-apiserver lists them.
 func TestManyMetrics(t *testing.T) {
-	const metrics, most = 4_000, 600
-	for name, pages := range map[string]bool{"streamed": false, "by page": true} {
+	const metrics, mostKept, mostPolled = 4_000, 600, 1_000
+	cases := map[string]*manyMetrics{
+		"streamed":                    {},
+		"by page":                     {pages: true},
+		"by page, and a page is gone": {pages: true, expires: true},
+		"without a status":            {untold: true},
+	}
+	for name, server := range cases {
 		t.Run(name, func(t *testing.T) {
-			server := &manyMetrics{metrics: metrics, pages: pages}
-			each, external := heapOf(t, server)
-			t.Logf("%.0f bytes each", each)
-			if each > most {
-				t.Errorf("%.0f bytes of memory for each metric, want %d at most", each, most)
+			server.metrics = metrics
+			kept, polled, external := heapOf(t, server)
+			t.Logf("%.0f bytes each, and %.0f during a poll", kept, polled)
+			if kept > mostKept || polled > mostPolled {
+				t.Errorf("%.0f bytes of memory for each metric and %.0f during a poll, want %d and %d at most", kept, polled, mostKept, mostPolled)
 			}
 			if server.longest > listPage {
 				t.Errorf("%d metrics are read at a time", server.longest)
 			}
-			all := limited(external)
 			told := 0
+			all := listLimited(external)
 			for _, m := range all {
-				if m.told && m.object == nil {
+				if m.told && m.status == &toldStatus {
 					told++
 				}
 			}
-			if len(all) != metrics || told != metrics {
-				t.Errorf("%d metrics, of which %d without an object", len(all), told)
+			if want := map[bool]int{false: metrics}[server.untold]; len(all) != metrics || told != want {
+				t.Errorf("%d metrics, of which %d say that they are beyond the limits, want %d", len(all), told, want)
 			}
 		})
 	}
@@ -153,9 +181,19 @@ func TestManyMetrics(t *testing.T) {
 
 // BenchmarkManyMetrics measures what docs/operations.md says of the operator's memory.
 func BenchmarkManyMetrics(b *testing.B) {
-	for b.Loop() {
-		each, external := heapOf(b, &manyMetrics{metrics: 100_000})
-		b.ReportMetric(each, "heap-bytes/metric")
-		limited(external)
+	for name, server := range map[string]manyMetrics{
+		"told":               {},
+		"untold":             {untold: true},
+		"told, long names":   {name: strings.Repeat("x", 240)},
+		"untold, long names": {untold: true, name: strings.Repeat("x", 240)},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				server.metrics = 100_000
+				kept, polled, _ := heapOf(b, &server)
+				b.ReportMetric(kept, "heap-bytes/metric")
+				b.ReportMetric(polled, "poll-bytes/metric")
+			}
+		})
 	}
 }

@@ -137,7 +137,7 @@ func (w *world) sync(c *Controller) {
 		}
 		var objects []any
 		if err := meta.EachListItem(list, func(o runtime.Object) error {
-			m, err := keep(o)
+			m, err := transform(o)
 			objects = append(objects, m)
 			return err
 		}); err != nil {

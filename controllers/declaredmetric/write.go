@@ -8,13 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,7 +36,7 @@ const (
 // change is a status to write.
 type change struct {
 	*metric
-	reports reports
+	reports *reports
 	// next is nil if the metric must be read first.
 	next    *v1alpha1.DeclaredMetricStatus
 	urgency urgency
@@ -48,12 +46,12 @@ type change struct {
 }
 
 // changeOf returns the status to write, and whether it is due.
-func (c *Controller) changeOf(m *metric, r reports) (change, bool) {
+func (c *Controller) changeOf(m *metric, r *reports) (change, bool) {
 	now := c.Clock.Now()
 	last := c.written[m.UID]
 	next := change{metric: m, reports: r, urgency: transition, written: last.written}
-	if m.object != nil {
-		next.next = statusOf(m, &r, now)
+	if !m.unused && m.status != &toldStatus {
+		next.next = statusOf(m, r, now)
 		next.urgency = compare(m.status, next.next)
 	}
 	switch next.urgency {
@@ -110,11 +108,9 @@ func (c *Controller) writeOne(ctx context.Context, next change) error {
 			return client.IgnoreNotFound(err) // the informer lags behind
 		}
 	}
-	object := next.object.DeepCopyObject().(client.Object)
-	*newMetric(object).status = *next.next
 	// With the resourceVersion that was read: a newer spec is handled by the next poll.
-	patch := client.MergeFromWithOptions(next.object, client.MergeFromWithOptimisticLock{})
-	err := c.Client.Status().Patch(ctx, object, patch, client.FieldOwner(v1alpha1.FieldOwner))
+	patch := client.MergeFromWithOptions(next.object(*next.status), client.MergeFromWithOptimisticLock{})
+	err := c.Client.Status().Patch(ctx, next.object(*next.next), patch, client.FieldOwner(v1alpha1.FieldOwner))
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		// The cache lags behind; the next poll tries again.
@@ -133,28 +129,25 @@ func (c *Controller) writeOne(ctx context.Context, next change) error {
 
 // read reads the metric of a change, and sets what is to be written.
 func (c *Controller) read(ctx context.Context, next *change) error {
-	object := client.Object(&v1alpha1.CustomMetric{})
-	if next.kind == kindExternal {
-		object = &v1alpha1.ExternalMetric{}
-	}
+	object := next.object(v1alpha1.DeclaredMetricStatus{})
 	if err := c.Live.Get(ctx, next.id().NamespacedName, object); err != nil {
 		return fmt.Errorf("read %s %s to write its status: %w", next.kind, next.id().NamespacedName, err)
 	}
 	next.metric = newMetric(object)
-	next.next = statusOf(next.metric, &next.reports, c.Clock.Now())
+	next.next = statusOf(next.metric, next.reports, c.Clock.Now())
 	return nil
 }
 
 // times are when a status was last written, and its conditions.
 type times struct{ written, transitioned time.Time }
 
-// forgetDeleted forgets when all other objects were written, and those that need no write.
+// forgetDeleted forgets when objects were written that were deleted or need no write.
 func (c *Controller) forgetDeleted(metrics []*metric) {
-	exists := sets.New[types.UID]()
+	written := map[types.UID]times{}
 	for _, m := range metrics {
-		if !m.unused || !m.told {
-			exists.Insert(m.UID)
+		if last, ok := c.written[m.UID]; ok && (!m.unused || !m.told) {
+			written[m.UID] = last
 		}
 	}
-	maps.DeleteFunc(c.written, func(uid types.UID, _ times) bool { return !exists.Has(uid) })
+	c.written = written
 }

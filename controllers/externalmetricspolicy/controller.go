@@ -43,11 +43,7 @@ type Reconciler struct {
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		logged := klog.NewContext(ctx, klog.FromContext(ctx).WithValues("controller", Name))
-		find := func(ctx context.Context, o client.Object) error {
-			_, err := mgr.GetCache().GetInformer(ctx, o)
-			return err
-		}
-		if !crdready.Await(logged, find, r.Clock, &v1alpha1.ExternalMetricsPolicy{}) {
+		if !crdready.Await(logged, mgr.GetClient(), r.Clock, &v1alpha1.ExternalMetricsPolicy{}) {
 			return nil
 		}
 		return ctrl.NewControllerManagedBy(mgr).

@@ -175,11 +175,14 @@ func trim(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *v1alpha1.CustomMetric:
 		o.Status = v1alpha1.DeclaredMetricStatus{}
+		if o.IsLarge() {
+			o.DropSpec()
+		}
 	case *v1alpha1.ExternalMetric:
 		o.Status = v1alpha1.DeclaredMetricStatus{}
-	}
-	if m, ok := obj.(v1alpha1.LimitedMetric); ok && m.IsLarge() {
-		m.DropSpec()
+		if o.IsLarge() {
+			o.DropSpec()
+		}
 	}
 	return obj, nil
 }
