@@ -14,8 +14,9 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/internal/bodylimit"
 )
 
-// maxBody bounds the body of a response that is no watch: a list of 200,000 pods is shorter.
-const maxBody = 128 << 20
+// maxBody bounds the body of a response that is no watch: 200,000 pods with twenty labels each take
+// 180 MB.
+const maxBody = 512 << 20
 
 // newRESTClient returns a client for any group and version, without a timeout, which would cut watches.
 func newRESTClient(config *rest.Config) (*rest.RESTClient, error) {

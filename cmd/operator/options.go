@@ -133,9 +133,9 @@ func (o *options) managerOptions(scheme *runtime.Scheme) ctrl.Options {
 	}
 	return ctrl.Options{
 		Scheme: scheme,
-		// Discovery has what aggregated APIs answer.
 		MapperProvider: func(config *rest.Config, client *http.Client) (meta.RESTMapper, error) {
-			return apiutil.NewDynamicRESTMapper(config, &http.Client{Transport: bodylimit.Transport(client.Transport, maxDiscovery), Timeout: client.Timeout})
+			short := shortDiscovery{bodylimit.Transport(client.Transport, maxDiscovery)}
+			return apiutil.NewDynamicRESTMapper(config, &http.Client{Transport: short, Timeout: client.Timeout})
 		},
 		Cache:                  metricsbackend.CacheOptions(o.namespaces),
 		Metrics:                metrics,
@@ -149,4 +149,15 @@ func (o *options) managerOptions(scheme *runtime.Scheme) ctrl.Options {
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       ptr.To(gracefulShutdown),
 	}
+}
+
+// shortDiscovery requests discovery of one group at a time: aggregated APIs name any number of
+// resources, which are all in the aggregated document.
+type shortDiscovery struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (s shortDiscovery) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Accept", runtime.ContentTypeJSON)
+	return s.RoundTripper.RoundTrip(r)
 }

@@ -4,12 +4,17 @@
 package main
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 )
 
 func TestComplete(t *testing.T) {
@@ -57,6 +62,32 @@ func TestComplete(t *testing.T) {
 				t.Errorf("namespaces (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Whoever implements an aggregated API chooses how many resources it names.
+func TestHugeDiscovery(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case strings.Contains(r.Header.Get("Accept"), "APIGroupDiscoveryList"):
+			w.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+			_, _ = io.WriteString(w, `{"items":[{"metadata":{"name":"`+strings.Repeat("x", maxDiscovery)+`"}}]}`)
+		case r.URL.Path == "/apis/apps/v1":
+			_, _ = io.WriteString(w, `{"groupVersion":"apps/v1","resources":[{"name":"deployments","kind":"Deployment","namespaced":true}]}`)
+		case r.URL.Path == "/apis":
+			_, _ = io.WriteString(w, `{"groups":[{"name":"apps","versions":[{"groupVersion":"apps/v1","version":"v1"}]}]}`)
+		default:
+			_, _ = io.WriteString(w, `{"versions":["v1"]}`)
+		}
+	}))
+	t.Cleanup(server.Close)
+	mapper, err := newOptions().managerOptions(runtime.NewScheme()).MapperProvider(&rest.Config{Host: server.URL}, server.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mapping, err := mapper.RESTMapping(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "v1"); err != nil || mapping.Resource.Resource != "deployments" {
+		t.Errorf("%v, error %v", mapping, err)
 	}
 }
 

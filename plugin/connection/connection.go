@@ -35,8 +35,9 @@ import (
 // requestTimeout bounds a single request, unless --request-timeout does.
 const requestTimeout = 15 * time.Second
 
-// maxBody bounds the body of a response to Get or Stream: a list of 200,000 pods is shorter.
-const maxBody = 128 << 20
+// maxBody bounds the body of a response to Get or Stream: 200,000 pods with twenty labels each take
+// 180 MB.
+const maxBody = 512 << 20
 
 // Cluster is a connection to the cluster of a kubeconfig.
 type Cluster struct {

@@ -33,6 +33,7 @@ const (
 // Discovery is implemented by client-go's discovery clients. It must not cache.
 type Discovery interface {
 	ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
+	WithLegacyWithContext(ctx context.Context) discovery.DiscoveryInterfaceWithContext
 }
 
 // Directory keeps a Mapper up to date. client-go's deferred mapper never refreshes a name that
@@ -119,6 +120,9 @@ func (d *Directory) Run(ctx context.Context) {
 // their resources, and are named by the error.
 func (d *Directory) Refresh(ctx context.Context) error {
 	groups, lists, err := d.discovery.ServerGroupsAndResourcesWithContext(ctx)
+	if err != nil && len(groups) == 0 { // an aggregated API may make the document of all groups too long
+		groups, lists, err = d.discovery.WithLegacyWithContext(ctx).ServerGroupsAndResourcesWithContext(ctx)
+	}
 	if len(lists) == 0 || len(groups) == 0 {
 		if err == nil {
 			err = fmt.Errorf("the answer is empty")

@@ -4,6 +4,7 @@
 package restmapping
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -20,11 +21,14 @@ import (
 
 // server answers discovery.
 type server struct {
+	discovery.DiscoveryInterfaceWithContext
 	mu     sync.Mutex
 	groups []*metav1.APIGroup
 	lists  []*metav1.APIResourceList
 	err    error
 	asked  int
+	// perGroup answers if groups are asked for one by one.
+	perGroup *server
 }
 
 func (s *server) install(g *metav1.APIGroup, l *metav1.APIResourceList) {
@@ -44,6 +48,23 @@ func (s *server) ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1
 	defer s.mu.Unlock()
 	s.asked++
 	return s.groups, s.lists, s.err
+}
+
+func (s *server) WithLegacyWithContext(context.Context) discovery.DiscoveryInterfaceWithContext {
+	return cmp.Or(s.perGroup, s)
+}
+
+// If the document of all groups is too long, each group is asked for.
+func TestTooLongDocument(t *testing.T) {
+	s := &server{err: errors.New("the response has more than 33554432 bytes"), perGroup: &server{}}
+	s.perGroup.groups, s.perGroup.lists = world()
+	d := NewDirectory(s, clock.RealClock{})
+	if err := d.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if d.Current().Empty() {
+		t.Error("no resource is known")
+	}
 }
 
 // Names of metrics are no resources: a team's metric called "code" must not make an object of each series with

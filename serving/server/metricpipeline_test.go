@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
 
@@ -28,7 +29,14 @@ import (
 )
 
 // noResources is a kube-apiserver that does not answer.
-type noResources struct{ asked atomic.Int64 }
+type noResources struct {
+	discovery.DiscoveryInterfaceWithContext
+	asked atomic.Int64
+}
+
+func (n *noResources) WithLegacyWithContext(context.Context) discovery.DiscoveryInterfaceWithContext {
+	return n
+}
 
 func (n *noResources) ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
 	n.asked.Add(1)
