@@ -236,6 +236,7 @@ func (r *Reconciler) finishAdoption(ctx context.Context, s *reconcileState, live
 	}
 	s.registered[live.Name] = verified
 	s.history.streaks.Reset(stateKey{state: adoptionSucceeding, name: live.Name})
+	s.history.streaks.Reset(stateKey{state: guestTokenFailing, name: live.Name}) // a later deletion waits again
 	s.history.adoption.Succeed()
 	s.requeueNow()
 	return "", nil
@@ -292,7 +293,7 @@ func (r *Reconciler) revertAdoption(ctx context.Context, s *reconcileState, gv s
 		return false, err
 	}
 	if s.spec.Adoption == v1alpha1.AdoptionIfUnavailable {
-		if why, _ := r.previousOwnerProblem(ctx, s, previous.target(), gv); why != "" {
+		if reason, _ := r.previousOwnerProblem(ctx, s, previous.target(), gv); reason != "" {
 			return false, nil
 		}
 	}

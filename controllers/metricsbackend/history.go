@@ -65,9 +65,11 @@ const (
 	reportIgnored
 	// unregistered: a version has no APIService any more.
 	unregistered
-	// previousOwnerFailing: the previous owner of an APIService does not answer, or cannot be
-	// asked.
+	// previousOwnerFailing: an APIService is to be restored, and its previous owner does not
+	// answer, or cannot be asked.
 	previousOwnerFailing
+	// guestTokenFailing: there is no token to ask the previous owner of an APIService with.
+	guestTokenFailing
 	// adoptionFailing and adoptionSucceeding: requests through kube-apiserver to an
 	// APIService that was adopted and is not verified yet.
 	adoptionFailing
@@ -101,7 +103,7 @@ func (s *reconcileState) waited(key stateKey, d time.Duration) bool {
 }
 
 // Grace periods: how long a failure must last before the operator reports it or
-// acts on it.
+// acts on it. That of cert-manager's Certificate is certificateDeletionGrace.
 const (
 	// failuresToReport is the number of failed passes in a row before the conditions
 	// report the error. Most errors are gone at the next try.

@@ -43,16 +43,16 @@ func (r *Reconciler) restorePrevious(ctx context.Context, s *reconcileState, ser
 		// It would point to the pods that are being removed.
 		return impossible(fmt.Errorf("annotation %s names Service %s, which is this MetricsBackend's own", v1alpha1.AnnotationPreviousOwner, target))
 	}
-	why, passing := r.previousOwnerProblem(ctx, s, target, gv)
+	reason, transient := r.previousOwnerProblem(ctx, s, target, gv)
 	switch failing := (stateKey{state: previousOwnerFailing, name: service.Name}); {
-	case why == "":
-	case passing && s.history.streaks.Observe(failing, true).Elapsed < previousOwnerGrace:
-		return false, fmt.Sprintf("this waits up to %s for Service %s, to which it is handed back: %s", previousOwnerGrace, target, why), nil
+	case reason == "":
+	case transient && s.history.streaks.Observe(failing, true).Elapsed < previousOwnerGrace:
+		return false, fmt.Sprintf("this waits up to %s for Service %s, to which it is handed back: %s", previousOwnerGrace, target, reason), nil
 	default:
 		s.history.streaks.Reset(failing)
-		klog.FromContext(ctx).Info("Not handing an APIService back, deleting it", "apiService", service.Name, "service", target.String(), "why", why)
+		klog.FromContext(ctx).Info("Not handing an APIService back, deleting it", "apiService", service.Name, "service", target.String(), "why", reason)
 		r.Events.Eventf(s.backend, service, corev1.EventTypeWarning, "PreviousOwnerSilent", "Retire", "%s",
-			text.Truncate(fmt.Sprintf("APIService %s is deleted, not handed back to Service %s: %s", service.Name, target, why), maxNote))
+			text.Truncate(fmt.Sprintf("APIService %s is deleted, not handed back to Service %s: %s", service.Name, target, reason), maxNote))
 		return false, "", nil
 	}
 	err = r.handBack(ctx, s, service, previous)
@@ -74,14 +74,16 @@ func (r *Reconciler) handBack(ctx context.Context, s *reconcileState, service *a
 		return fmt.Errorf("hand APIService %s back to Service %s: %w", service.Name, target, err)
 	}
 	s.history.streaks.Reset(stateKey{state: previousOwnerFailing, name: service.Name})
+	s.history.streaks.Reset(stateKey{state: guestTokenFailing, name: service.Name})
 	r.Events.Eventf(s.backend, service, corev1.EventTypeNormal, "VersionHandedBack", "Retire", "%s",
 		fmt.Sprintf("handed APIService %s back to Service %s", service.Name, target))
 	return nil
 }
 
-// previousOwnerProblem returns why the target does not serve the version, or "". passing
-// means that it may soon.
-func (r *Reconciler) previousOwnerProblem(ctx context.Context, s *reconcileState, target manifests.Target, gv schema.GroupVersion) (why string, passing bool) {
+// previousOwnerProblem returns why the target does not serve the version, or "". transient
+// reports that the problem may end by itself, so that the caller waits up to
+// previousOwnerGrace.
+func (r *Reconciler) previousOwnerProblem(ctx context.Context, s *reconcileState, target manifests.Target, gv schema.GroupVersion) (reason string, transient bool) {
 	found, err := r.readService(ctx, target)
 	switch {
 	case err != nil:
@@ -93,8 +95,11 @@ func (r *Reconciler) previousOwnerProblem(ctx context.Context, s *reconcileState
 		return "it has no ready endpoint", !s.namespace.gone
 	}
 	account, token, err := r.guestToken(ctx, s)
-	switch failing := (stateKey{state: previousOwnerFailing, name: apiServiceName(gv)}); {
-	case err != nil && s.namespace.usable() && s.history.streaks.Observe(failing, true).Elapsed < previousOwnerGrace:
+	// A deletion that has waited for an answer does not wait for the token again.
+	waited := max(s.history.streaks.Get(stateKey{state: previousOwnerFailing, name: apiServiceName(gv)}).Elapsed,
+		s.history.streaks.Observe(stateKey{state: guestTokenFailing, name: apiServiceName(gv)}, err != nil).Elapsed)
+	switch {
+	case err != nil && s.namespace.usable() && waited < previousOwnerGrace:
 		return fmt.Sprintf("it cannot be asked: %s", stableErrorMessage(err)), true
 	case err != nil:
 		// Without a token no probe is possible. Ready endpoints must do; they served this

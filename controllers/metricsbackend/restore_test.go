@@ -180,13 +180,18 @@ func TestRestoreWaitsForThePreviousOwner(t *testing.T) {
 func TestRestoreWithoutRights(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
-		fails  string
-		waits  string
-		event  []string
-		target string
+		fails string
+		// restarts: it had no ready endpoint until the deletion had waited for 20 s.
+		restarts bool
+		waits    string
+		event    []string
+		target   string
 	}{
 		"the guest's token": {
 			fails: "create token", waits: "it cannot be asked: Forbidden", event: []string{"VersionHandedBack"}, target: metricsServer,
+		},
+		"the guest's token, after its pods restarted": {
+			fails: "create token", restarts: true, waits: "it cannot be asked: Forbidden", event: []string{"VersionHandedBack"}, target: metricsServer,
 		},
 		"the guest's account": {
 			fails: "apply *v1.ServiceAccountApplyConfiguration", waits: "it cannot be asked: Forbidden", event: []string{"VersionHandedBack"}, target: metricsServer,
@@ -205,8 +210,16 @@ func TestRestoreWithoutRights(t *testing.T) {
 				}
 				return make()
 			}))
+			if tc.restarts {
+				fc.scaleMetricsServer(0)
+			}
 			fc.delete(fc.backend())
 			_, _ = reconcileOnce(t, r)
+			if tc.restarts {
+				fc.clock.Step(20 * time.Second)
+				fc.scaleMetricsServer(2, v1beta1)
+				mustReconcile(t, r)
+			}
 			fc.wantCondition(v1alpha1.ConditionReady, "", "", "waits up to 30s for Service kube-system/metrics-server, to which it is handed back: "+tc.waits)
 			fc.reconcileUntil(r, fc.isGone)
 			fc.wantPointsTo(v1beta1, tc.target)

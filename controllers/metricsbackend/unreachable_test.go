@@ -322,6 +322,42 @@ func TestAdoptionRevertedWithoutToken(t *testing.T) {
 	fc.reconcileUntil(r, func() bool { return fc.pointsToNow(v1beta1) == metricsServer })
 }
 
+// What failed before an adoption became final does not count in a later deletion: that waits.
+func TestDeletionAfterAdoptionWithoutToken(t *testing.T) {
+	t.Parallel()
+	for name, failures := range map[string]int{"once": 1, "always": 1000} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fc := besideMetricsServer(t)
+			fc.change(adopting(v1alpha1.AdoptionIfUnavailable))
+			fc.setAvailable(fc.apiService(v1beta1), apiregistrationv1.ConditionFalse, "FailedDiscoveryCheck")
+			fc.failMetricsServer(errors.New("connection refused"))
+			asked := 0
+			r := fc.live(interceptor.Funcs{
+				SubResourceCreate: func(ctx context.Context, c client.Client, name string, o, sub client.Object, opts ...client.SubResourceCreateOption) error {
+					if strings.HasSuffix(o.GetName(), "-guest") {
+						if asked++; asked <= failures {
+							return errors.New("no token")
+						}
+					}
+					return c.SubResource(name).Create(ctx, o, sub, opts...)
+				},
+			})
+			fc.reconcileUntil(r, func() bool {
+				fc.blocked = fc.pointsToNow(v1beta1) == ourService
+				return asked > 1
+			})
+			fc.blocked = false
+			fc.reconcileUntil(r, func() bool { return fc.isReady() && !isUnverified(fc.apiService(v1beta1)) })
+			fc.clock.Step(time.Hour)
+			fc.delete(fc.backend())
+			mustReconcile(t, r)
+			fc.wantPointsTo(v1beta1, ourService)
+			fc.wantCondition(v1alpha1.ConditionReady, "", "", "waits up to 30s for Service kube-system/metrics-server")
+		})
+	}
+}
+
 // failMetricsServer has metrics-server's endpoints fail.
 func (fc *fakeCluster) failMetricsServer(err error) {
 	for address := range fc.other.serves {
