@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,37 +23,15 @@ import (
 // and of the cluster scope. It leaves out APIServices, whose removal has its own order, and
 // kinds that are not watched.
 func (a *Applier) Prune(ctx context.Context, backend, namespace string, keep []manifests.Object) error {
-	wanted := map[objectID]bool{}
-	for _, object := range keep {
-		id, err := identify(object)
-		if err != nil {
-			return err
-		}
-		wanted[id] = true
-	}
-	for _, kind := range Watched() {
-		found, err := list(ctx, a.client, kind, prototypeList, backend, namespace)
-		if err != nil {
-			return err
-		}
-		for _, object := range found {
-			id := objectID{kind.GroupVersionKind, client.ObjectKeyFromObject(object)}
-			if wanted[id] {
-				continue
-			}
-			if err := a.remove(ctx, id, object); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	_, err := a.removeKinds(ctx, a.client, Watched(), backend, namespace, keep)
+	return err
 }
 
-// RemoveAll removes all objects of the backend, kind by kind, and returns those that it
-// found; all are gone once the result is empty. If namespace is empty, only objects
-// outside of a namespace are removed. It bypasses the cache, which may lag behind.
-func (a *Applier) RemoveAll(ctx context.Context, backend, namespace string) ([]string, error) {
-	return a.removeKinds(ctx, Removable(), backend, namespace)
+// RemoveAll removes all objects of the backend, except those in keep, kind by kind, and
+// returns those that it found; all are gone once the result is empty. If namespace is empty,
+// only objects outside of a namespace are removed. It bypasses the cache, which may lag behind.
+func (a *Applier) RemoveAll(ctx context.Context, backend, namespace string, keep ...manifests.Object) ([]string, error) {
+	return a.removeKinds(ctx, a.live, Removable(), backend, namespace, keep)
 }
 
 // Namespaced returns the kinds of Removable that are in a namespace, without those in
@@ -70,14 +47,14 @@ func Namespaced() []Kind {
 // RemoveFrom is RemoveAll for the kinds of Namespaced. It removes what it may, and returns
 // an error that is Forbidden if that is not everything: then the Service stays, and shows
 // that something is left to those who cannot read the other kinds.
-func (a *Applier) RemoveFrom(ctx context.Context, backend, namespace string) ([]string, error) {
+func (a *Applier) RemoveFrom(ctx context.Context, backend, namespace string, keep ...manifests.Object) ([]string, error) {
 	var names []string
 	var forbidden error
 	for _, kind := range Namespaced() {
 		if forbidden != nil && kind.GroupVersionKind == serviceKind {
 			break
 		}
-		found, err := a.removeKinds(ctx, []Kind{kind}, backend, namespace)
+		found, err := a.removeKinds(ctx, a.live, []Kind{kind}, backend, namespace, keep)
 		switch {
 		case apierrors.IsForbidden(err):
 			forbidden = err
@@ -91,14 +68,22 @@ func (a *Applier) RemoveFrom(ctx context.Context, backend, namespace string) ([]
 
 // RemoveAdmission is RemoveAll for the kinds of Admission.
 func (a *Applier) RemoveAdmission(ctx context.Context, backend string) error {
-	_, err := a.removeKinds(ctx, Admission(), backend, "")
+	_, err := a.removeKinds(ctx, a.live, Admission(), backend, "", nil)
 	return err
 }
 
-func (a *Applier) removeKinds(ctx context.Context, kinds []Kind, backend, namespace string) ([]string, error) {
+func (a *Applier) removeKinds(ctx context.Context, reader client.Reader, kinds []Kind, backend, namespace string, keep []manifests.Object) ([]string, error) {
+	kept := map[objectID]bool{}
+	for _, object := range keep {
+		id, err := identify(object)
+		if err != nil {
+			return nil, err
+		}
+		kept[id] = true
+	}
 	var names []string
 	for _, kind := range kinds {
-		found, err := list(ctx, a.live, kind, metadataList, backend, namespace)
+		found, err := list(ctx, reader, kind, backend, namespace)
 		switch {
 		case isOptional(kind.GroupVersionKind) && apierrors.IsForbidden(err):
 			continue
@@ -107,6 +92,9 @@ func (a *Applier) removeKinds(ctx context.Context, kinds []Kind, backend, namesp
 		}
 		for _, object := range found {
 			id := objectID{kind.GroupVersionKind, client.ObjectKeyFromObject(object)}
+			if kept[id] {
+				continue
+			}
 			names = append(names, fmt.Sprintf("%s %s", kind.Kind, Path(id.ObjectKey)))
 			if err := a.remove(ctx, id, object); err != nil {
 				return nil, err
@@ -116,9 +104,7 @@ func (a *Applier) removeKinds(ctx context.Context, kinds []Kind, backend, namesp
 	return names, nil
 }
 
-func list(ctx context.Context, reader client.Reader, kind Kind, prototype func(schema.GroupVersionKind) client.ObjectList,
-	backend, namespace string,
-) ([]client.Object, error) {
+func list(ctx context.Context, reader client.Reader, kind Kind, backend, namespace string) ([]client.Object, error) {
 	var namespaces []string
 	switch {
 	case kind.ClusterScoped:
@@ -131,7 +117,7 @@ func list(ctx context.Context, reader client.Reader, kind Kind, prototype func(s
 	}
 	var found []client.Object
 	for _, ns := range namespaces {
-		objects := prototype(kind.GroupVersionKind)
+		objects := prototypeList(kind.GroupVersionKind)
 		if err := reader.List(ctx, objects, client.InNamespace(ns), client.MatchingLabels{v1alpha1.LabelBackend: backend}); err != nil {
 			return nil, fmt.Errorf("list each %s of the MetricsBackend: %w", kind.Kind, err)
 		}

@@ -120,10 +120,11 @@ func (r *Reconciler) undeploy(ctx context.Context, s *reconcileState) error {
 		s.requeueWithin(progressMin)
 	}
 	// Before its Secret, which cert-manager would create again.
-	if err := r.certificateReconciler.DeleteCertManagerCertificate(ctx, s.serving, s.history.certificates); err != nil {
+	kept, err := r.certificateReconciler.DeleteCertManagerCertificate(ctx, s.serving, s.history.certificates)
+	if err != nil {
 		return err
 	}
-	return r.applier.Prune(ctx, s.backend.Name, s.serving.Namespace, []manifests.Object{manifests.GuestServiceAccount(s.serving)})
+	return r.applier.Prune(ctx, s.backend.Name, s.serving.Namespace, append(kept, manifests.GuestServiceAccount(s.serving)))
 }
 
 // isDeployed reports whether our Deployment or Service exists.

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
 // finalize deletes what belongs to a backend in order: versions leave discovery, confirmed,
@@ -171,17 +172,17 @@ func (r *Reconciler) checkNamespace(ctx context.Context, s *reconcileState) erro
 // leaves out a namespace that is gone or terminating: the namespace controller deletes
 // its objects, and the operator may have no permissions there any more.
 func (r *Reconciler) removeChildren(ctx context.Context, s *reconcileState) ([]string, error) {
-	namespace := s.serving.Namespace
-	if !s.namespace.usable() {
-		namespace = ""
-	}
-	if namespace != "" {
+	var namespace string
+	var kept []manifests.Object
+	if s.namespace.usable() {
+		namespace = s.serving.Namespace
+		var err error
 		// Before its Secret, which cert-manager would create again.
-		if err := r.certificateReconciler.DeleteCertManagerCertificate(ctx, s.serving, s.history.certificates); err != nil {
+		if kept, err = r.certificateReconciler.DeleteCertManagerCertificate(ctx, s.serving, s.history.certificates); err != nil {
 			return nil, err
 		}
 	}
-	left, err := r.applier.RemoveAll(ctx, s.backend.Name, namespace)
+	left, err := r.applier.RemoveAll(ctx, s.backend.Name, namespace, kept...)
 	if err != nil || len(left) > 0 {
 		return left, err
 	}

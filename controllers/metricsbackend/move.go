@@ -108,10 +108,11 @@ func (r *Reconciler) removeFromPrevious(ctx context.Context, s *reconcileState) 
 	there := s.serving
 	there.Namespace = s.move.from
 	// Before its Secret, which cert-manager would create again.
-	if err := r.certificateReconciler.DeleteCertManagerCertificate(ctx, there, s.history.certificates); err != nil {
+	kept, err := r.certificateReconciler.DeleteCertManagerCertificate(ctx, there, s.history.certificates)
+	if err != nil {
 		return nil, err
 	}
-	return r.applier.RemoveFrom(ctx, s.backend.Name, s.move.from)
+	return r.applier.RemoveFrom(ctx, s.backend.Name, s.move.from, kept...)
 }
 
 // leftByHand returns what a user has to do in the previous namespace, where the operator

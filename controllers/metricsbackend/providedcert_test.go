@@ -347,36 +347,72 @@ func TestCertManagerMissing(t *testing.T) {
 }
 
 // A Certificate that cannot be read or deleted, since cert-manager's own kind or webhook is broken, keeps neither a
-// deletion nor a change of the mode for longer than a minute.
+// deletion nor a change of the mode for longer than a minute. Its Secret stays with it: cert-manager would issue it again.
 func TestCertManagerBroken(t *testing.T) {
 	t.Parallel()
-	for _, fails := range []string{"get", "delete"} {
-		t.Run(fails, func(t *testing.T) {
+	cases := map[string]struct{ get, repaired bool }{
+		"get":                   {get: true},
+		"delete":                {},
+		"get, then repaired":    {get: true, repaired: true},
+		"delete, then repaired": {repaired: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
 			fc, _ := ready(t)
-			broken := false
+			broken, failures, reissued := false, 0, 0
 			r := fc.reconciler(interceptor.Funcs{
 				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-					if broken && o.GetObjectKind().GroupVersionKind() == certificates.CertManagerKind && fails == "get" {
+					if broken && o.GetObjectKind().GroupVersionKind() == certificates.CertManagerKind && tc.get {
+						failures++
 						return apierrors.NewInternalError(errors.New("conversion webhook failed"))
 					}
 					return c.Get(ctx, key, o, opts...)
 				},
 				Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 					if broken && o.GetObjectKind().GroupVersionKind() == certificates.CertManagerKind {
+						failures++
 						return apierrors.NewForbidden(schema.GroupResource{Resource: "certificates"}, o.GetName(), errors.New("admission webhook failed"))
 					}
 					return c.Delete(ctx, o, opts...)
 				},
 			})
+			until := func(done func() bool) {
+				fc.reconcileUntil(r, func() bool {
+					if fc.certificateRequest() != nil && fc.secret("issued").Name == "" {
+						reissued++
+						fc.issue()
+					}
+					return done()
+				})
+			}
 			useCertManager(fc)
 			mustReconcile(t, r)
 			fc.issue()
 			fc.reconcileUntil(r, fc.isReady)
 			broken = true
 			managed(fc)
-			fc.reconcileUntil(r, fc.isReady)
-			fc.delete(fc.backend())
-			fc.reconcileUntil(r, fc.isGone)
+			until(func() bool {
+				return fc.isReady() && fc.secret("ca").Name != "" && len(fc.bundles()["v1.metrics.k8s.io"]) == 1
+			})
+			before := failures
+			for range 9 {
+				fc.clock.Step(time.Minute)
+				mustReconcile(t, r)
+			}
+			if tries := failures - before; tries < 1 || tries > 2 {
+				t.Errorf("tried %d times in nine minutes, want once every five", tries)
+			}
+			if tc.repaired {
+				broken = false
+				fc.clock.Step(5 * time.Minute)
+				mustReconcile(t, r)
+			} else {
+				fc.delete(fc.backend())
+				until(fc.isGone)
+			}
+			if stays := fc.certificateRequest() != nil; stays == tc.repaired || stays != (fc.secret("issued").Name != "") || reissued > 0 {
+				t.Errorf("Certificate left: %t, its Secret %q, issued again %d times", stays, fc.secret("issued").Name, reissued)
+			}
 		})
 	}
 }

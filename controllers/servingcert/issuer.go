@@ -32,8 +32,9 @@ const (
 	// leafRenewWhenLeft: a leaf is replaced when a third of its lifetime is left, so that
 	// renewal may fail for a month.
 	leafRenewWhenLeft = 3
-	// backdate is how far the operator's clock may be ahead when it makes an authority. To an
-	// operator that is further ahead, kube-apiserver's own certificate has usually expired.
+	// backdate is how far the operator's clock may be ahead when it makes an authority. A year,
+	// since kube-apiserver's own certificate is usually valid for one: an operator whose clock
+	// is further ahead takes that for expired, and cannot connect.
 	backdate = 365 * 24 * time.Hour
 )
 

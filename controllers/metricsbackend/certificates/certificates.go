@@ -74,10 +74,10 @@ const (
 	trustedPrefix StateKey = "trusted/"
 	// podOutdated: a pod serves another certificate than the mounted one.
 	podOutdated StateKey = "podOutdated"
-	// Each with a namespace behind it: a Certificate of cert-manager was applied; it was deleted, or
-	// there was none; it cannot be read or deleted.
+	// Each with a namespace behind it: a Certificate of cert-manager was applied; its deletion was
+	// tried for long enough, or there was none; it cannot be read or deleted.
 	certificateApplied         StateKey = "certificateApplied/"
-	certificateDeleted         StateKey = "certificateDeleted/"
+	certificateDeletionTried   StateKey = "certificateDeletionTried/"
 	certificateDeletionFailing StateKey = "certificateDeletionFailing/"
 )
 
@@ -169,7 +169,7 @@ func (r *Reconciler) Prepare(ctx context.Context, in Input) (Certificate, error)
 
 func (c *Certificate) loadWanted(ctx context.Context) error {
 	if c.mode() != v1alpha1.CertificatesCertManager && !c.in.Blocked && c.in.Deploys {
-		if err := c.r.DeleteCertManagerCertificate(ctx, c.in.Serving, c.in.Streaks); err != nil {
+		if _, err := c.r.DeleteCertManagerCertificate(ctx, c.in.Serving, c.in.Streaks); err != nil {
 			return err
 		}
 	}
@@ -225,7 +225,7 @@ func (c *Certificate) Secrets() []manifests.Object {
 	if c.mode() == v1alpha1.CertificatesManaged || c.signedByUs() {
 		keep = append(keep, manifests.CASecret(serving, manifests.Authorities{}))
 	}
-	if c.mode() == v1alpha1.CertificatesCertManager {
+	if c.mode() == v1alpha1.CertificatesCertManager || c.in.Streaks.Get(certificateDeletionFailing+StateKey(serving.Namespace)).Count > 0 {
 		keep = append(keep, manifests.IssuedSecret(serving))
 	}
 	if provided := serving.Spec.Certificates.Secret; provided != nil {

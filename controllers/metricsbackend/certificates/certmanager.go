@@ -42,6 +42,7 @@ func (c *Certificate) issuedSecret(ctx context.Context) (*corev1.Secret, *Unusab
 			return nil, nil, err
 		}
 		c.in.Streaks.Observe(certificateApplied+StateKey(serving.Namespace), true)
+		c.in.Streaks.Reset(certificateDeletionFailing + StateKey(serving.Namespace))
 	}
 	secret, err := c.readSecret(ctx, serving.IssuedSecretName())
 	if err != nil {
@@ -95,29 +96,38 @@ func (r *Reconciler) notIssued(ctx context.Context, serving manifests.Serving) (
 	return "", nil
 }
 
-// certificateDeletionGrace is how long errors of reading or deleting the Certificate block
-// reconciliation and deletion: cert-manager's webhooks, or its kind, may be broken for ever.
-const certificateDeletionGrace = time.Minute
+const (
+	// certificateDeletionGrace is how long errors of reading or deleting the Certificate block
+	// reconciliation and deletion: cert-manager's webhooks, or its kind, may be broken for ever.
+	certificateDeletionGrace = time.Minute
+	// certificateDeletionRetry is when the deletion is tried again after that.
+	certificateDeletionRetry = 5 * time.Minute
+)
 
-// DeleteCertManagerCertificate deletes our Certificate of cert-manager. Its kind may not exist, so it is not
-// watched: the read happens once in a process, and after each request. An error is returned for certificateDeletionGrace, and
-// logged afterwards, when the deletion is still tried.
-func (r *Reconciler) DeleteCertManagerCertificate(ctx context.Context, serving manifests.Serving, streaks *debounce.Tracker[StateKey]) error {
+// DeleteCertManagerCertificate deletes our Certificate of cert-manager. Its kind may not exist, so it is not watched: the
+// read happens once in a process, and after each request. An error is returned for certificateDeletionGrace; afterwards
+// the Certificate stays until a later try succeeds, and the caller must keep what is returned: its Secret, which
+// cert-manager would issue again.
+func (r *Reconciler) DeleteCertManagerCertificate(ctx context.Context, serving manifests.Serving, streaks *debounce.Tracker[StateKey]) ([]manifests.Object, error) {
 	in := StateKey(serving.Namespace)
-	if streaks.Get(certificateDeleted+in).Count > 0 && streaks.Get(certificateApplied+in).Count == 0 {
-		return nil
+	tried, failing := streaks.Get(certificateDeletionTried+in), streaks.Get(certificateDeletionFailing+in)
+	if tried.Count == 0 || streaks.Get(certificateApplied+in).Count > 0 || failing.Count > 0 && tried.Elapsed >= certificateDeletionRetry {
+		err := r.deleteCertificate(ctx, serving)
+		failing = streaks.Observe(certificateDeletionFailing+in, err != nil)
+		switch {
+		case err != nil && failing.Elapsed < certificateDeletionGrace:
+			return nil, err
+		case err != nil:
+			klog.FromContext(ctx).Error(err, "Going on without the deletion of the Certificate of cert-manager, its Secret stays")
+		}
+		streaks.Reset(certificateApplied + in)
+		streaks.Reset(certificateDeletionTried + in)
+		streaks.Observe(certificateDeletionTried+in, true)
 	}
-	err := r.deleteCertificate(ctx, serving)
-	if failing := streaks.Observe(certificateDeletionFailing+in, err != nil); err != nil && failing.Elapsed < certificateDeletionGrace {
-		return err
+	if failing.Count > 0 {
+		return []manifests.Object{manifests.IssuedSecret(serving)}, nil
 	}
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Going on without the deletion of the Certificate of cert-manager")
-		return nil
-	}
-	streaks.Reset(certificateApplied + in)
-	streaks.Observe(certificateDeleted+in, true)
-	return nil
+	return nil, nil
 }
 
 func (r *Reconciler) deleteCertificate(ctx context.Context, serving manifests.Serving) error {
