@@ -100,10 +100,6 @@ func prototypeList(kind schema.GroupVersionKind) client.ObjectList {
 	case corev1.SchemeGroupVersion.WithKind("Secret"):
 		return &corev1.SecretList{}
 	}
-	return metadataList(kind)
-}
-
-func metadataList(kind schema.GroupVersionKind) client.ObjectList {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	return list
