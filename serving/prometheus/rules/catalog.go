@@ -51,8 +51,8 @@ type Catalog struct {
 	compiled   map[declaredID]*declared
 	// cachedLists is nil after each change.
 	cachedLists *metricLists
-	// omitted are the numbers of metrics that the last lists left out.
-	omitted map[*activeRule]int
+	// omitted are the numbers of metrics that the last lists left out, by path.
+	omitted map[string]int
 
 	// Guarded by mu, and written only with changing held, too.
 	metrics *metrics
@@ -99,9 +99,9 @@ func (c *Catalog) Apply(spec *v1alpha1.MetricsBackendSpec) {
 		}
 	}
 	var next []*activeRule
-	add := func(field string, specs []v1alpha1.MetricRule, external bool) {
+	add := func(specs []v1alpha1.MetricRule, external bool) {
 		for i := range specs {
-			path := fmt.Sprintf("spec.%s.rules[%d]", field, i)
+			path := fmt.Sprintf("%s.rules[%d]", partPath(external), i)
 			if known := old[path]; len(known) == 1 && reflect.DeepEqual(known[0].spec, specs[i]) {
 				next = append(next, known[0])
 				continue
@@ -110,10 +110,10 @@ func (c *Catalog) Apply(spec *v1alpha1.MetricsBackendSpec) {
 		}
 	}
 	if spec.CustomMetrics != nil {
-		add("customMetrics", spec.CustomMetrics.Rules, false)
+		add(spec.CustomMetrics.Rules, false)
 	}
 	if spec.ExternalMetrics != nil {
-		add("externalMetrics", spec.ExternalMetrics.Rules, true)
+		add(spec.ExternalMetrics.Rules, true)
 	}
 	if same && slices.Equal(next, c.rules) {
 		return
@@ -132,6 +132,14 @@ func (c *Catalog) Apply(spec *v1alpha1.MetricsBackendSpec) {
 	if !same {
 		c.updateDeclared(true)
 	}
+}
+
+// partPath returns the path of the part of the spec that has the rules.
+func partPath(external bool) string {
+	if external {
+		return "spec.externalMetrics"
+	}
+	return "spec.customMetrics"
 }
 
 // SetResources sets the resources of the cluster.

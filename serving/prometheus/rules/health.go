@@ -121,8 +121,8 @@ func (c *Catalog) updateHealth() {
 			if p := collisionProblem(collisions[r]); p != nil {
 				problems = append(problems, p)
 			}
-			if n := c.omitted[r]; n > 0 {
-				problems = append(problems, warnf(ReasonOmittedFromDiscovery, "%d metrics are not in discovery, which has no room for all, but can be read: select fewer series, or give shorter names", n))
+			if n := c.omitted[r.path]; n > 0 {
+				problems = append(problems, warnf(ReasonOmittedFromDiscovery, "%d metrics can be read, but are not listed in discovery, which has no room for all: select fewer series, or give shorter names", n))
 			}
 			if (f == nil || !f.known) && unknown[r.external] == nil {
 				unknown[r.external] = notKnown(r, f)
@@ -135,6 +135,11 @@ func (c *Catalog) updateHealth() {
 		}
 		if failing {
 			h.Failing++
+		}
+	}
+	for _, external := range []bool{false, true} {
+		if n := c.omitted[partPath(external)]; n > 0 {
+			h.Rules = append(h.Rules, warnf(ReasonOmittedFromDiscovery, "%d metrics that namespaces declare can be read, but are not listed in discovery, which has no room for all: declare fewer, or give shorter names", n).health(partPath(external)))
 		}
 	}
 	h.CustomMetrics, h.ExternalMetrics = c.countMetrics(false), c.countMetrics(true)

@@ -138,7 +138,7 @@ func (c *Catalog) lists(most int) (*metricLists, Health) {
 	if c.cachedLists != nil && c.cachedLists.most == most {
 		return c.cachedLists, c.health
 	}
-	omitted := map[*activeRule]int{}
+	omitted := map[string]int{}
 	l := &metricLists{most: most, custom: c.list(false, most, omitted)}
 	for _, m := range c.list(true, most, omitted) {
 		l.external = append(l.external, m.Name)
@@ -152,47 +152,48 @@ func (c *Catalog) lists(most int) (*metricLists, Health) {
 }
 
 // list returns custom or external metrics, and adds the number of those that it leaves out to
-// omitted. c.changing is held.
-func (c *Catalog) list(external bool, most int, omitted map[*activeRule]int) []query.ObjectMetric {
-	ofRules, declared := shares{}, shares{}
-	for key, bindings := range c.metrics.index(external).lists {
-		rule := bindings[len(bindings)-1].rule
-		ofRules.add(shareKey{rule: rule, position: rule.position, resource: key.resource}, key.name, most)
+// omitted, by the path of the rule or, for declared ones, of the part of the spec. c.changing is held.
+func (c *Catalog) list(external bool, most int, omitted map[string]int) []query.ObjectMetric {
+	x, ofRules, ofNamespaces := c.metrics.index(external), shares{}, shares{}
+	for _, r := range c.rules {
+		if r.external != external {
+			continue
+		}
+		for _, bindings := range r.bindings { // of a rule they are near each other in memory
+			for _, b := range bindings {
+				if key := keyOf(b.metric); !x.colliding[key] || c.metrics.effective(key) == b {
+					ofRules.add(shareKey{r.path, key.resource}, &b.metric)
+				}
+			}
+		}
 	}
-	var all []query.ObjectMetric
-	keys, left := ofRules.divide(most, omitted)
-	for _, key := range keys {
-		all = append(all, c.metrics.effective(key).metric)
-	}
+	all, left := ofRules.divide(most, omitted)
 	// Declared metrics come last, so that they cannot displace those of the administrator.
-	only := c.onlyDeclared(external)
-	for key, d := range only {
-		declared.add(shareKey{namespace: d.Namespace, resource: key.resource}, key.name, left)
+	for _, d := range c.onlyDeclared(external) {
+		ofNamespaces.add(shareKey{owner: d.Namespace}, &d.metric)
 	}
-	// Of these, only a metric and the log have the number of those left out.
-	keys, _ = declared.divide(left, map[*activeRule]int{})
-	for _, key := range keys {
-		all = append(all, only[key].metric)
+	listed, _ := ofNamespaces.divide(left, map[string]int{})
+	all = append(all, listed...)
+	omitted[partPath(external)] = c.countMetrics(external) - len(x.lists) - len(listed)
+	return all
+}
+
+// onlyDeclared returns the metrics, in no order, that only namespaces declare: a metric of several
+// ones as often. c.changing is held.
+func (c *Catalog) onlyDeclared(external bool) (all []*declared) {
+	for key, d := range c.declared {
+		if key.external() == external && c.metrics.effective(key.metricKey) == nil {
+			all = append(all, d)
+		}
 	}
 	return all
 }
 
-// onlyDeclared returns the declared metrics, of all namespaces, that no rule defines, each of the
-// first namespace. c.changing is held.
-func (c *Catalog) onlyDeclared(external bool) map[metricKey]*declared {
-	only := map[metricKey]*declared{}
-	for key, d := range c.declared {
-		if key.external() != external || c.metrics.effective(key.metricKey) != nil {
-			continue
-		}
-		if other := only[key.metricKey]; other == nil || d.Namespace < other.Namespace {
-			only[key.metricKey] = d
-		}
-	}
-	return only
-}
-
 // countMetrics requires that c.changing is held.
 func (c *Catalog) countMetrics(external bool) int {
-	return len(c.metrics.index(external).lists) + len(c.onlyDeclared(external))
+	only := map[metricKey]bool{}
+	for _, d := range c.onlyDeclared(external) {
+		only[keyOf(d.metric)] = true
+	}
+	return len(c.metrics.index(external).lists) + len(only)
 }

@@ -4,7 +4,6 @@
 package rules
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -15,9 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/endpoints"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
@@ -84,18 +81,18 @@ func TestDivide(t *testing.T) {
 	}
 	sorted := slices.Compact(slices.Sorted(slices.Values(names)))
 	for _, most := range []int{0, 1, 7, 2000, 2500, len(sorted), len(sorted) + 1, math.MaxInt} {
-		s, omitted, r := shares{}, map[*activeRule]int{}, &activeRule{}
+		s, omitted := shares{}, map[string]int{}
 		for _, name := range rand.Perm(len(sorted)) {
-			s.add(shareKey{rule: r}, sorted[name], most)
+			s.add(shareKey{owner: "x"}, &query.ObjectMetric{Name: sorted[name]})
 		}
 		listed, left := s.divide(most, omitted)
 		want := min(most, len(sorted))
-		if len(listed) != want || left != most-want || omitted[r] != len(sorted)-want {
-			t.Errorf("of %d: %d listed, %d left, %d omitted", most, len(listed), left, omitted[r])
+		if len(listed) != want || left != most-want || omitted["x"] != len(sorted)-want {
+			t.Errorf("of %d: %d listed, %d left, %d omitted", most, len(listed), left, omitted["x"])
 		}
-		for i, key := range listed {
-			if key.name != sorted[i] {
-				t.Fatalf("of %d: %d is %s, want %s", most, i, key.name, sorted[i])
+		for i, m := range listed {
+			if m.Name != sorted[i] {
+				t.Fatalf("of %d: %d is %s, want %s", most, i, m.Name, sorted[i])
 			}
 		}
 	}
@@ -132,7 +129,6 @@ func TestMetricNames(t *testing.T) {
 // TestListIsFair: the aggregated discovery document is small whatever the names that applications and
 // teams choose, and no rule, resource or namespace pushes out another one.
 func TestListIsFair(t *testing.T) {
-	const most = 2000 // valueapi.MaxDiscovered
 	rule := func(prefix string) v1alpha1.MetricRule {
 		return v1alpha1.MetricRule{SeriesQuery: `{__name__=~"` + prefix + `.*"}`, Resources: v1alpha1.RuleResources{Template: "<<.Resource>>"}}
 	}
@@ -152,12 +148,10 @@ func TestListIsFair(t *testing.T) {
 		all = append(all, seriesOf(prefix+strings.Repeat("y", 16<<10), "namespace"))
 		c.SetSeries(s, all)
 	}
-	listed, total := c.ObjectMetrics(most)
+	listed, total := c.ObjectMetrics(maxDiscovered)
 	counts := map[string]int{}
-	var custom, external []metav1.APIResource
 	for _, m := range listed {
 		counts[m.Name[:1]+" "+m.Resource.Resource]++
-		custom = append(custom, metav1.APIResource{Name: m.Resource.String() + "/" + m.Name, Namespaced: m.Namespaced, Kind: "MetricValueList", Verbs: metav1.Verbs{"get", "watch"}})
 	}
 	// A name of 253 characters counts as 6.
 	if diff := cmp.Diff(map[string]int{
@@ -165,23 +159,7 @@ func TestListIsFair(t *testing.T) {
 	}, counts); diff != "" || total != 18030 {
 		t.Errorf("of %d (-want +got):\n%s", total, diff)
 	}
-	names, _ := c.ExternalMetrics(most)
-	for _, name := range names {
-		external = append(external, metav1.APIResource{Name: name, Namespaced: true, Kind: "ExternalMetricValueList", Verbs: metav1.Verbs{"get", "watch"}})
-	}
-	size := 0
-	for _, all := range [][]metav1.APIResource{custom, custom, external} {
-		converted, err := endpoints.ConvertGroupVersionIntoToDiscovery(all)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := json.Marshal(converted)
-		if err != nil {
-			t.Fatal(err)
-		}
-		size += len(body)
-	}
-	if size > 1<<20 {
+	if size := documentSize(t, c); size > 1<<20 {
 		t.Errorf("the document has %d bytes", size)
 	}
 	var told []string
@@ -189,10 +167,10 @@ func TestListIsFair(t *testing.T) {
 		told = append(told, fmt.Sprintf("%s %s: %.25s", strings.TrimPrefix(r.Path, "spec."), r.Reason, r.Message))
 	}
 	if diff := cmp.Diff([]string{
-		"customMetrics.rules[0] InvalidName: 1 series make no metric: ", "customMetrics.rules[0] OmittedFromDiscovery: 8836 metrics are not in d",
-		"customMetrics.rules[1] InvalidName: 1 series make no metric: ", "customMetrics.rules[1] OmittedFromDiscovery: 8016 metrics are not in d",
+		"customMetrics.rules[0] InvalidName: 1 series make no metric: ", "customMetrics.rules[0] OmittedFromDiscovery: 8836 metrics can be read,",
+		"customMetrics.rules[1] InvalidName: 1 series make no metric: ", "customMetrics.rules[1] OmittedFromDiscovery: 8016 metrics can be read,",
 		"customMetrics.rules[2] InvalidName: 1 series make no metric: ",
-		"externalMetrics.rules[0] InvalidName: 1 series make no metric: ", "externalMetrics.rules[0] OmittedFromDiscovery: 2667 metrics are not in d",
+		"externalMetrics.rules[0] InvalidName: 1 series make no metric: ", "externalMetrics.rules[0] OmittedFromDiscovery: 2667 metrics can be read,",
 	}, told); diff != "" {
 		t.Errorf("health (-want +got):\n%s", diff)
 	}

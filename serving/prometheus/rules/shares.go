@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
 // nameUnit is the length of a name in JSON from which on a metric counts as several in a list. Beside
@@ -20,81 +22,79 @@ const nameUnit = 44
 // cost returns how many metrics one with this name counts as.
 func cost(name string) int {
 	size := len(name) + len(`""`)
-	for _, c := range name {
-		if strings.ContainsRune("<>&\"\\/\u2028\u2029", c) {
+	for i := range len(name) {
+		switch name[i] {
+		case '<', '>', '&', '"', '\\', 0xe2: // the last begins U+2028 and U+2029, and others
 			size += len(`\u003c`) - 1
 		}
 	}
 	return 1 + size/nameUnit
 }
 
-// shareKey identifies the metrics that are listed as one share: of a rule, or of a namespace that
-// declares them, for one resource.
+// shareKey identifies the metrics that are listed as one share: of a rule for one resource, or all
+// that a namespace declares.
 type shareKey struct {
-	rule      *activeRule
-	position  int
-	namespace string
-	resource  schema.GroupResource
+	owner    string // the path of the rule, or the namespace
+	resource schema.GroupResource
 }
 
-// share has the first names in order, what they cost, and the number of metrics that are not listed.
+// share has the metrics of a share, and what they cost together.
 type share struct {
 	shareKey
-	names           []string
-	full            bool
-	cost, remaining int
+	metrics []*query.ObjectMetric
+	cost    int
 }
 
 func (s *share) compare(o *share) int {
-	return cmp.Or(cmp.Compare(s.cost, o.cost), cmp.Compare(s.position, o.position), strings.Compare(s.namespace, o.namespace), strings.Compare(s.resource.String(), o.resource.String()))
+	return cmp.Or(cmp.Compare(s.cost, o.cost), strings.Compare(s.owner, o.owner), strings.Compare(s.resource.String(), o.resource.String()))
 }
 
 type shares map[shareKey]*share
 
-// add adds a metric. At most so many names are listed: it sorts at most twice as many at a time, as
-// there may be a million of which few are wanted.
-func (s shares) add(key shareKey, name string, most int) {
+func (s shares) add(key shareKey, m *query.ObjectMetric) {
 	of := s[key]
 	if of == nil {
 		of = &share{shareKey: key}
 		s[key] = of
 	}
-	of.remaining++
-	if most <= 0 || of.full && name >= of.names[most-1] {
-		return
-	}
-	if of.names = append(of.names, name); len(of.names)-most >= most {
-		slices.Sort(of.names)
-		of.names, of.full = of.names[:most], true
-	}
+	of.metrics, of.cost = append(of.metrics, m), of.cost+cost(m.Name)
 }
 
+func compareMetrics(a, b *query.ObjectMetric) int { return keyOf(*a).compare(keyOf(*b)) }
+
 // divide returns metrics, in order, that cost at most budget together, and what is left of it. Each
-// share may have the same part, the cheapest first, and what it leaves is for the others. It adds the
-// numbers of metrics that are left out to omitted.
-func (s shares) divide(budget int, omitted map[*activeRule]int) (listed []metricKey, left int) {
-	all := slices.Collect(maps.Values(s))
-	for _, of := range all {
-		slices.Sort(of.names)
-		for _, name := range of.names {
-			of.cost += cost(name)
-		}
-	}
-	slices.SortFunc(all, (*share).compare)
+// share may have the same part, the cheapest first, and what it leaves is for the others. A metric of
+// several is listed once. It adds the numbers of metrics that are left out to omitted, by owner.
+func (s shares) divide(budget int, omitted map[string]int) (listed []query.ObjectMetric, left int) {
+	known := map[metricKey]bool{}
+	all := slices.SortedFunc(maps.Values(s), (*share).compare)
 	for i, of := range all {
 		part := budget / (len(all) - i)
-		for _, name := range of.names {
-			size := cost(name)
-			if size > part {
-				break
+		// Of the metrics, of which there may be a million, it sorts at most twice as many at a time
+		// as have room.
+		var first []*query.ObjectMetric
+		var last *query.ObjectMetric
+		for _, m := range of.metrics {
+			if last != nil && compareMetrics(m, last) > 0 || cost(m.Name) > part || known[keyOf(*m)] {
+				continue
 			}
-			part, budget, of.remaining = part-size, budget-size, of.remaining-1
-			listed = append(listed, metricKey{of.resource, name})
+			if first = append(first, m); len(first)/2 >= part {
+				slices.SortFunc(first, compareMetrics)
+				first, last = first[:part], first[part-1]
+			}
 		}
-		if of.remaining > 0 {
-			omitted[of.rule] += of.remaining
+		slices.SortFunc(first, compareMetrics)
+		rest := len(of.metrics)
+		for _, m := range first {
+			if size := cost(m.Name); size <= part {
+				part, budget, rest, known[keyOf(*m)] = part-size, budget-size, rest-1, true
+				listed = append(listed, *m)
+			}
+		}
+		if rest > 0 {
+			omitted[of.owner] += rest
 		}
 	}
-	slices.SortFunc(listed, metricKey.compare)
+	slices.SortFunc(listed, func(a, b query.ObjectMetric) int { return compareMetrics(&a, &b) })
 	return listed, budget
 }
