@@ -157,7 +157,7 @@ func maskRegexps(expression string) (masked string, patterns []string, err error
 			// Strings may be regular expressions for the server, as in label_replace.
 			empty, err = size.add(pattern)
 			if unknown := (*SyntaxError)(nil); err != nil && (matcher || !errors.As(err, &unknown)) {
-				return "", nil, err
+				return "", nil, fmt.Errorf("character %d: %w", item.Pos+1, err)
 			}
 			if matcher {
 				text := result[item.Pos:][1 : len(item.Val)-1]

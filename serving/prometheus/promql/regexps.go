@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"slices"
+	"strings"
 
 	promlabels "github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -27,8 +28,12 @@ const (
 	maxWideClasses = 30
 )
 
-// wideClass matches what syntax.Parse needs many runes for: Unicode classes, and ranges beyond ASCII.
-var wideClass = regexp.MustCompile(`\\[pP]|-(?:\\x\{|[^\x00-\x7f])`)
+// escapesAndClasses matches quoted text, escapes and classes in brackets: a hyphen elsewhere is no range.
+var escapesAndClasses = regexp.MustCompile(`(?s)\\Q.*?(?:\\E|$)|\\.|\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*`)
+
+// wideClass matches what syntax.Parse needs many runes for: Unicode classes, and ranges that may end
+// beyond ASCII.
+var wideClass = regexp.MustCompile(`\\[pP]|-(?:\\[x0-7]|[^\x00-\x7f])`)
 
 // foldsCase matches the flag that ignores case.
 var foldsCase = regexp.MustCompile(`\(\?[a-zA-Z]*i`)
@@ -39,7 +44,7 @@ type regexpSize struct{ instructions, limit, wideClasses int }
 // add returns an error if the regular expressions are too large with this one, and otherwise whether
 // it matches the empty value.
 func (s *regexpSize) add(pattern string) (empty bool, err error) {
-	wide := len(wideClass.FindAllStringIndex(pattern, maxWideClasses+1))
+	wide := len(wideClass.FindAllStringIndex(strings.Join(escapesAndClasses.FindAllString(pattern, -1), " "), maxWideClasses+1))
 	if foldsCase.MatchString(pattern) {
 		wide *= 10
 	}

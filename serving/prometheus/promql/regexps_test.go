@@ -4,6 +4,7 @@
 package promql
 
 import (
+	"regexp"
 	"regexp/syntax"
 	"strings"
 	"testing"
@@ -31,6 +32,13 @@ func TestSizeOfRegexps(t *testing.T) {
 		"ranges with (?i)":            {fill("(?i)[", "B-𞤀", "]"), classes},
 		"escaped ranges with (?i)":    {fill("(?i)[", `B-\x{1e900}`, "]"), classes},
 		"ranges with (?i) and (?s)":   {fill("(?is:", "[a-я]", ")"), classes},
+		"octal ranges":                {fill("(?i)", `[\0-\777]`, ""), classes},
+		"hexadecimal ranges":          {fill("(?i)[^", `\x00-\xff`, "]"), classes},
+		"ranges after ]":              {fill(`\[a[]`, "B-𞤀", "]"), classes},
+		"ranges after an escaped ]":   {fill(`[\]`, "B-𞤀", "[]"), classes},
+		"ranges after a named class":  {fill(`[[:alpha:]`, "B-𞤀", "]"), classes},
+		"ranges after a quoted [":     {fill(`\Q[\E[]`, "B-𞤀", "]"), classes},
+		"Cyrillic with hyphens":       {strings.Repeat("заказ-оплата[0-9]|", 50) + `заказ-я\[-я`, ""},
 		"few ranges with (?i)":        {`(?i)[B-𞤀]+[B-𞤀][B-𞤀]`, ""},
 		"many classes":                {fill("", "[^/]", ""), ""},
 		"many options":                {fill("", "x?", ""), ""},
@@ -56,6 +64,9 @@ func TestSizeOfRegexps(t *testing.T) {
 				t.Errorf("as a selector: %v", err)
 			}
 		})
+	}
+	if _, err := Parse("up / on(a) up{b=~`x+[`}"); err == nil || !strings.HasPrefix(err.Error(), "character 18: ") {
+		t.Errorf("error %v, want one with the position", err)
 	}
 	many := strings.Repeat(`,a=~"x{900}"`, 20)
 	if _, err := Parse(`up{a="b"` + many + `}`); err == nil {
@@ -136,6 +147,9 @@ func FuzzRegexps(f *testing.F) {
 	})
 }
 
+// refused matches the errors of Parse about expressions of Prometheus that are too large, or no number.
+var refused = regexp.MustCompile("too many Unicode classes|compile to more than|operators and brackets|^the query is a (range|string)")
+
 // FuzzParse checks that queries mean what they mean to Prometheus' parser.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
@@ -150,6 +164,9 @@ func FuzzParse(f *testing.F) {
 		got, err := Parse(text)
 		want, wantErr := promParser.ParseExpr(text)
 		if err != nil {
+			if wantErr == nil && !refused.MatchString(err.Error()) {
+				t.Errorf("%q is not accepted: %v", text, err)
+			}
 			return
 		}
 		if wantErr != nil {
