@@ -37,10 +37,13 @@ func (m *matcher) merge(r result, s Settings) (truncated bool) {
 	if m.known == nil {
 		m.known = make(map[string]*knownSeries, len(r.series.byKey))
 	}
+	var fresh []string
 	for key, found := range r.series.byKey {
 		found.Count = 1 << bits.Len(uint(found.Count-1))
 		if k := m.known[key]; k != nil {
 			k.seen, k.Count = r.at, found.Count
+		} else {
+			fresh = append(fresh, key)
 		}
 	}
 	oldest := r.at.Add(-s.MaxAge)
@@ -52,16 +55,13 @@ func (m *matcher) merge(r result, s Settings) (truncated bool) {
 		}
 		size += seriesSize(len(key), len(k.Labels))
 	}
-	for key, found := range r.series.byKey {
-		more := seriesSize(len(key), len(found.Labels))
-		switch {
-		case m.known[key] != nil:
-		case len(m.known) == MaxSeries || size+more > maxLookupSize:
+	slices.Sort(fresh) // so that all replicas keep the same ones
+	for _, key := range fresh {
+		found := r.series.byKey[key]
+		if size += seriesSize(len(key), len(found.Labels)); len(m.known) == MaxSeries || size > maxLookupSize {
 			return true
-		default:
-			size += more
-			m.known[key] = &knownSeries{Series: *found, seen: r.at}
 		}
+		m.known[key] = &knownSeries{Series: *found, seen: r.at}
 	}
 	return false
 }
