@@ -101,7 +101,7 @@ func (c *Catalog) Apply(spec *v1alpha1.MetricsBackendSpec) {
 	var next []*activeRule
 	add := func(specs []v1alpha1.MetricRule, external bool) {
 		for i := range specs {
-			path := fmt.Sprintf("%s.rules[%d]", partPath(external), i)
+			path := fmt.Sprintf("%s.rules[%d]", partPath[external], i)
 			if known := old[path]; len(known) == 1 && reflect.DeepEqual(known[0].spec, specs[i]) {
 				next = append(next, known[0])
 				continue
@@ -134,13 +134,8 @@ func (c *Catalog) Apply(spec *v1alpha1.MetricsBackendSpec) {
 	}
 }
 
-// partPath returns the path of the part of the spec that has the rules.
-func partPath(external bool) string {
-	if external {
-		return "spec.externalMetrics"
-	}
-	return "spec.customMetrics"
-}
+// partPath has the paths of the parts of the spec that have rules, by whether they are external.
+var partPath = map[bool]string{false: "spec.customMetrics", true: "spec.externalMetrics"}
 
 // SetResources sets the resources of the cluster.
 func (c *Catalog) SetResources(x *restmapping.Mapper) {

@@ -138,8 +138,8 @@ func (c *Catalog) updateHealth() {
 		}
 	}
 	for _, external := range []bool{false, true} {
-		if n := c.omitted[partPath(external)]; n > 0 {
-			h.Rules = append(h.Rules, warnf(ReasonOmittedFromDiscovery, "%d metrics that namespaces declare can be read, but are not listed in discovery, which has no room for all: declare fewer, or give shorter names", n).health(partPath(external)))
+		if n := c.omitted[partPath[external]]; n > 0 {
+			h.Rules = append(h.Rules, warnf(ReasonOmittedFromDiscovery, "%d metrics that namespaces declare can be read, but are not listed in discovery, which has no room for all: declare fewer, or give shorter names", n).health(partPath[external]))
 		}
 	}
 	h.CustomMetrics, h.ExternalMetrics = c.countMetrics(false), c.countMetrics(true)

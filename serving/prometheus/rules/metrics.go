@@ -174,7 +174,7 @@ func (c *Catalog) list(external bool, most int, omitted map[string]int) []query.
 	}
 	listed, _ := ofNamespaces.divide(left, map[string]int{})
 	all = append(all, listed...)
-	omitted[partPath(external)] = c.countMetrics(external) - len(x.lists) - len(listed)
+	omitted[partPath[external]] = c.countMetrics(external) - len(x.lists) - len(listed)
 	return all
 }
 

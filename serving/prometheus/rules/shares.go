@@ -91,9 +91,7 @@ func (s shares) divide(budget int, omitted map[string]int) (listed []query.Objec
 				listed = append(listed, *m)
 			}
 		}
-		if rest > 0 {
-			omitted[of.owner] += rest
-		}
+		omitted[of.owner] += rest
 	}
 	slices.SortFunc(listed, func(a, b query.ObjectMetric) int { return compareMetrics(&a, &b) })
 	return listed, budget
