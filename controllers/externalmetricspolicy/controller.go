@@ -46,6 +46,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		if !crdready.Await(logged, mgr.GetClient(), r.Clock, &v1alpha1.ExternalMetricsPolicy{}) {
 			return nil
 		}
+		// Without the permission to list policies this waits, while a controller would end the operator.
+		switch _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.ExternalMetricsPolicy{}); {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return fmt.Errorf("watch ExternalMetricsPolicies: %w", err)
+		}
 		return ctrl.NewControllerManagedBy(mgr).
 			Named(Name).
 			// Ignore our own status writes.
