@@ -110,6 +110,10 @@ type baseline struct {
 
 func (b baseline) known() bool { return b.time > 0 }
 
+// runsAfter returns the time after which another run of the container starts: that of its last
+// sample, or of the node's last body, which did not have it. It is 0 if there is neither.
+func (b baseline) runsAfter() int64 { return max(b.time, -b.time) }
+
 // cpuRate is the newest rate.
 type cpuRate struct {
 	// cpu in nanocores over window, which ends at time; both in milliseconds.

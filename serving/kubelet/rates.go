@@ -21,6 +21,9 @@ const (
 	longestHousekeeping = 30 * time.Second
 	// maxCores bounds plausible rates; the largest machines have some thousand.
 	maxCores = 1 << 16
+	// maxUnseenCores bounds a container's use while the node's samples do not tell that of
+	// the node. More is rare so soon after a start, and only withholds the first rate.
+	maxUnseenCores = 16
 )
 
 // rateRules are the bounds that depend on the settings and on the node.
@@ -119,34 +122,31 @@ func (c *container) updateRate(r rateRules, stats *parseStats) {
 		// set back.
 		c.rate = cpuRate{}
 	}
-	// The rate ignores a start that moves, but the rules for pods on two nodes, and for recreated pods,
-	// want that of a new container with a similar counter.
+	// The rules for pods on two nodes, and for recreated pods, need the start of a new run, also
+	// if its counter is not lower. The new one's may be missing in this body.
 	start := c.baseline.start
-	if c.start != 0 && (start == 0 || !wentOn || isNew) {
+	if start == 0 || !wentOn || isNew {
 		start = c.start
 	}
 	c.baseline = baseline{cpu: c.cpu, time: c.cpuTime, start: start}
 }
 
-// isNewRun reports whether the container started after its last sample or, if it is new,
-// after the last body of its node: by its start, and because the node used no less CPU.
+// isNewRun reports whether the container started after its last sample or, if it is new, after the
+// last body of its node, and can have used its whole counter since.
 func (c *container) isNewRun(node *container) bool {
-	since := max(c.baseline.time, -c.baseline.time)
-	return since != 0 && c.start > since && c.start < c.cpuTime && node.allows(c.cpu, c.start, c.cpuTime)
+	after := c.baseline.runsAfter()
+	return after != 0 && c.start > after && c.start < c.cpuTime &&
+		node.allows(c.cpu, min(c.start, c.cpuTime-minWindow.Milliseconds()), c.cpuTime)
 }
 
-// allows reports whether the node c used at least so many core-seconds between two times, by the part
-// of that time that its rate covers. Without a rate it reports whether the kubelet reports no CPU of
-// the node.
+// allows reports whether a container of the node c can have used so many core-seconds between two
+// times: at most what the node used between its last two samples, and maxUnseenCores in the time
+// that is not between them. Without a rate of the node that is all of the time.
 func (c *container) allows(used float64, from, to int64) bool {
 	r := c.rate
-	if !r.known() {
-		return !c.has(seriesCPU)
-	}
-	// At least a quarter: the node's sample may be older than the container's.
-	covered := max(min(to, r.time)-max(from, r.time-r.window), (to-from)/4)
-	total := float64(r.cpu+1) / 1e9 * float64(r.window) / 1e3 // r.cpu is rounded
-	return used*float64(covered) <= total*float64(to-from)
+	unseen := to - from - max(0, min(to, r.time)-max(from, r.time-r.window))
+	ofNode := float64(r.cpu+1) / 1e9 * float64(r.window) / 1e3 // r.cpu is rounded
+	return used <= ofNode+maxUnseenCores*float64(unseen)/1e3
 }
 
 // setRate sets the rate of a number of core-seconds in a window.

@@ -5,19 +5,42 @@ package kubelet
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // simulated is a container of a simulated node. Its counter is true, its start may not be.
 type simulated struct {
 	cpu, start float64
 	running    bool
-	// reports is how the kubelet reports the start.
+	// reports is how the kubelet reports the start; 0 is truly.
 	reports int
+	// seen is the sample in the last whole body with the container.
+	seen counter
+}
+
+type counter struct{ at, cpu float64 }
+
+// rate returns the CPU seconds and the window of the rate that the rules want after a whole
+// body with the container; last is the time of the whole body before.
+func (c *simulated) rate(last, at float64) (used, window float64) {
+	const margin = 0.01
+	age := at - c.start
+	switch {
+	case last > 0 && c.seen.at == last && c.cpu >= c.seen.cpu:
+		if at-last <= 300 {
+			return c.cpu - c.seen.cpu, at - last
+		}
+	case last > 0 && c.reports == 0 && c.start > last+margin && age > 10+margin && age < 45-margin:
+		return c.cpu, age
+	}
+	return 0, 0
 }
 
 func (c *simulated) reported(r *rand.Rand, name string, at float64) reported {
@@ -43,7 +66,6 @@ func sequence(t *testing.T, r *rand.Rand) {
 	for i := range containers {
 		containers[i] = simulated{cpu: 10000 * r.Float64(), start: -1e6 * r.Float64(), running: r.IntN(2) == 0, reports: r.IntN(4)}
 	}
-	type counter struct{ at, cpu float64 }
 	node := []counter{{}}
 	at, cpu := 0.0, 100000.0
 	for range 12 {
@@ -51,6 +73,7 @@ func sequence(t *testing.T, r *rand.Rand) {
 		last := at
 		at += step
 		var now, same []reported
+		var listed []int
 		for i := range containers {
 			c := &containers[i]
 			switch event := r.IntN(6); {
@@ -69,11 +92,21 @@ func sequence(t *testing.T, r *rand.Rand) {
 			if steady || r.IntN(10) > 0 {
 				now = append(now, c.reported(r, fmt.Sprint("c", i), at))
 				same = append(same, says(fmt.Sprint("c", i), c.cpu, at))
+				listed = append(listed, i)
 			}
 		}
 		body := answer{node: &reported{cpu: cpu, at: at, memory: 5e9, swap: missing}, pods: map[string][]reported{"p": now}, broken: r.IntN(8) == 0}
 		got := publishOf(t, &state, body, at)
 		if !body.broken {
+			for n, i := range listed { // ordered by name, as in the state
+				c := &containers[i]
+				used, window := c.rate(node[len(node)-1].at, at)
+				rate := state.pods[samplestore.Key{Namespace: "ns", Name: "p"}].containers[n].rate
+				if got := float64(rate.cpu) / 1e9 * float64(rate.window) / 1000; window > 0 && (math.Abs(float64(rate.window)/1000-window) > 0.002 || math.Abs(got-used) > 0.01) {
+					t.Errorf("at %v: c%d: rate %+v, want %v s in %v s", at, i, rate, used, window)
+				}
+				c.seen = counter{at, c.cpu}
+			}
 			node = append(node, counter{at, cpu})
 		}
 		if body.pods["p"] = same; steady {
@@ -88,7 +121,7 @@ func sequence(t *testing.T, r *rand.Rand) {
 		if got.Window < 1 || got.Time != at {
 			t.Errorf("at %v: %+v", at, got)
 		}
-		// All are sampled with the node, and no container used more.
+		// All are sampled with the node, and no container used more. After 400 s the node has no rate.
 		for name, c := range containersOf(&state) {
 			begin := node[0]
 			for _, n := range node {
@@ -96,7 +129,11 @@ func sequence(t *testing.T, r *rand.Rand) {
 					begin = n
 				}
 			}
-			if used := float64(c.rate.cpu) / 1e9 * float64(c.rate.window) / 1000; used > cpu-begin.cpu+0.001 {
+			limit := cpu - begin.cpu + 0.001
+			if !state.node.rate.known() {
+				limit = max(limit, 16*float64(c.rate.window)/1000)
+			}
+			if used := float64(c.rate.cpu) / 1e9 * float64(c.rate.window) / 1000; used > limit {
 				t.Errorf("at %v: %s used %v s in %v ms, the node %v s", at, name, used, c.rate.window, cpu-begin.cpu)
 			}
 		}

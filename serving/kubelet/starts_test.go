@@ -116,6 +116,18 @@ func TestStarts(t *testing.T) {
 					if diff := cmp.Diff(c.want, publishOf(t, &state, now, 30)); diff != "" {
 						t.Errorf("point (-want +got):\n%s", diff)
 					}
+					if column != "down" {
+						return
+					}
+					// The first start of the new counter stays.
+					want := &published{Time: 45, Window: 15, Newest: 45, Started: tt.start, Usages: usages("a: 200000000n 1000B")}
+					if tt.start == missing {
+						want.Started = 11
+					}
+					next := on(45, says("a", 5, 45).with(func(r *reported) { r.start = 11 }))
+					if diff := cmp.Diff(want, publishOf(t, &state, next, 45)); diff != "" {
+						t.Errorf("next point (-want +got):\n%s", diff)
+					}
 				})
 			}
 		}
@@ -161,41 +173,62 @@ func TestSidecarKeepsRestarting(t *testing.T) {
 	}
 }
 
-// A container of a recreated pod may have a higher counter than the one before.
+// A container of a recreated pod may have a higher counter than the one before, also if the
+// node's samples do not tell.
 func TestStartAfterLastSampleIsBelieved(t *testing.T) {
-	var state nodeState
-	publishOf(t, &state, on(0, says("a", 1, 0)), 0)
-	publishOf(t, &state, on(15, says("a", 1, 15)), 15)
-	got := publishOf(t, &state, on(30, says("a", 1.5, 30).with(func(r *reported) { r.start = 18 })), 30)
-	want := &published{Time: 30, Window: 15, Newest: 30, Started: 18, Usages: usages("a: 33333333n 1000B")}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("point (-want +got):\n%s", diff)
+	for lag, cores := range map[float64]float64{0: 1, 13: 0.05} {
+		var state nodeState
+		body := func(at float64, c reported) answer {
+			a := on(at-lag, c)
+			a.node.cpu = cores * (1000 + a.node.at)
+			return a
+		}
+		publishOf(t, &state, body(0, says("a", 1, 0)), 0)
+		publishOf(t, &state, body(15, says("a", 1, 15)), 15)
+		got := publishOf(t, &state, body(30, says("a", 11.5, 30).with(func(r *reported) { r.start = 18 })), 30)
+		want := &published{Time: 30, Window: 15, Newest: 30, Started: 18, Usages: usages("a: 700000000n 1000B")}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("node's samples %v s older: point (-want +got):\n%s", lag, diff)
+		}
 	}
 }
 
-// The rate from a start is at most what the node used in that time.
+// The rate from a start is at most what the node used in that time, as far as its samples tell.
 func TestRateFromStartFitsNode(t *testing.T) {
 	tests := map[string]struct {
-		cpu float64
-		// node is the time of the node's second sample.
-		node float64
-		want bool
+		cpu, start float64
+		// The node uses so many cores, and is sampled at -15, 0 and node.
+		cores, node float64
+		want        bool
 	}{
-		"less than the node":                  {11.9, 15, true},
-		"all of it":                           {15, 15, true},
-		"more than the node":                  {15.1, 15, false},
-		"a year of CPU":                       {12016, 15, false},
-		"the node's sample is older":          {11.9, 8, true},
-		"the node's sample is older, but lie": {24, 8, false},
-		"the node's sample is not new":        {12016, 0, false},
+		"less than the node":         {11.9, 3, 1, 15, true},
+		"all of it":                  {15, 3, 1, 15, true},
+		"more than the node":         {15.1, 3, 1, 15, false},
+		"a year of CPU":              {12016, 3, 1, 15, false},
+		"the node's sample is older": {11.9, 3, 1, 8, true},
+		"the node's sample is older, more than possible": {121, 3, 1, 8, false},
+		"the node's sample is of just after the start":   {11.5, 3, 0.1, 7, true},
+		"the node's sample is of before the start":       {11.5, 3, 0.05, 2, true},
+		"600 cores, sample of before the start":          {7200, 3, 0.05, 2, false},
+		"the node's sample is not new":                   {11.5, 3, 0.05, 0, true},
+		"a year of CPU, the node's sample is not new":    {12016, 3, 1, 0, false},
+		"no CPU of the node is known":                    {11.5, 3, 0, 15, true},
+		"a year of CPU, none of the node is known":       {12016, 3, 0, 15, false},
+		"sampled at its start":                           {0.05, 14.999, 0, 15, true},
+		"sampled at its start, more than possible":       {900, 14.997, 1, 14, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
+			body := func(at float64, containers ...reported) answer {
+				a := on(at, containers...)
+				a.node.cpu = tt.cores * (1000 + at)
+				return a
+			}
 			var state nodeState
-			publishOf(t, &state, answer{node: busyNode(-15)}, -15)
-			publishOf(t, &state, answer{node: busyNode(0)}, 0)
-			body := on(tt.node, says("a", tt.cpu, 15).with(func(r *reported) { r.start = 3 }))
-			if got := publishOf(t, &state, body, 15); (got != nil) != tt.want {
+			publishOf(t, &state, body(-15), -15)
+			publishOf(t, &state, body(0, says("a", 1e5, 0).with(func(r *reported) { r.start = -5 })), 0)
+			last := body(tt.node, says("a", tt.cpu, 15).with(func(r *reported) { r.start = tt.start }))
+			if got := publishOf(t, &state, last, 15); (got != nil) != tt.want {
 				t.Errorf("point %+v, want one: %v", got, tt.want)
 			}
 		})
