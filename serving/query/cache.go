@@ -25,7 +25,8 @@ type cache struct {
 // usage counts cached queries, bytes of their expressions and results, and waiting requests.
 type usage struct{ queries, bytes, waiting int }
 
-// tenantUsage is the usage of one tenant: of its own queries, and of requests from it.
+// tenantUsage is the usage of one tenant: of the queries that it was the first to request, and of
+// requests from it.
 type tenantUsage struct {
 	tenant string
 	usage
@@ -35,8 +36,9 @@ type tenantUsage struct {
 
 // entry is the state of a query.
 type entry struct {
-	query  Query
-	slots  schedule.Schedule
+	query Query
+	slots schedule.Schedule
+	// tenant is that of the query, or else of its first request.
 	tenant *tenantUsage
 	// requester is the tenant of the last evaluation: that of the query, or of the request.
 	requester string
@@ -62,10 +64,11 @@ type entry struct {
 	lastResult *Result
 	// retryAt is until when a failure is shared; zero for one that is not.
 	retryAt time.Time
-	// attempts counts the evaluations that failed in a row, and failedFor is the tenant of the first:
-	// one query that fails several requesters is no fault of the source.
-	attempts  int
-	failedFor string
+	// attempts counts the evaluations that failed in a row.
+	attempts int
+	// failedFor is the tenant of the first failure since the source last answered the query, nil for
+	// none: one query that fails several requesters is no fault of the source.
+	failedFor any
 	// failedIntervals counts the slots in a row in which the query failed; failedSlot
 	// is the last one.
 	failedIntervals int
@@ -89,19 +92,19 @@ type outcome struct {
 // inUse reports whether the entry cannot be evicted.
 func (e *entry) inUse() bool { return len(e.subscribers) > 0 || e.evaluation != nil }
 
-// evaluationError returns the error of the query for a failure.
+// evaluationError returns the error of the query for a failure; the entry is nil if it is not cached.
 func (e *entry) evaluationError(failure *Failure, now time.Time) *EvaluationError {
+	if e == nil {
+		return &EvaluationError{Failure: failure, Time: now}
+	}
 	return &EvaluationError{Failure: failure, FailedIntervals: e.failedIntervals, Time: now, LastResult: e.lastResult}
 }
 
-// getOrAdd returns the entry of a requested query. It evicts others to add one, and fails if
-// that is not enough.
-func (c *cache) getOrAdd(q Query, now time.Time) (*entry, error) {
+// addWithinLimits adds the entry of a requested query. It evicts others for that, and fails if that
+// is not enough.
+func (c *cache) addWithinLimits(q Query, requester string, now time.Time) (*entry, *Failure) {
 	for {
-		if e := c.entries[q]; e != nil {
-			return e, nil
-		}
-		own := c.usage(q.Tenant)
+		own := c.usage(requester)
 		var measure func(usage) int
 		switch {
 		case !fair(own.queries, c.total.queries, 1, c.limits.MaxQueries):
@@ -109,12 +112,12 @@ func (c *cache) getOrAdd(q Query, now time.Time) (*entry, error) {
 		case !fair(own.bytes, c.total.bytes, len(q.Expression), c.limits.MaxCachedBytes):
 			measure = func(u usage) int { return u.bytes }
 		default:
-			return c.add(q), nil
+			return c.add(q, requester, now), nil
 		}
 		if !c.evict(measure, measure(own), nil) {
-			return nil, &EvaluationError{Time: now, Failure: &Failure{Source: q.Source, Reason: ReasonOverloaded, Message: fmt.Sprintf(
+			return nil, &Failure{Source: q.Source, Reason: ReasonOverloaded, Message: fmt.Sprintf(
 				"this server has %d cached queries of %d bytes, %d of them with %d bytes of %s, that are watched or being evaluated: use fewer different metrics, shorter selectors and smaller results",
-				c.total.queries, c.total.bytes, own.queries, own.bytes, describeTenant(q.Tenant))}}
+				c.total.queries, c.total.bytes, own.queries, own.bytes, describeTenant(requester))}
 		}
 	}
 }
@@ -127,8 +130,9 @@ func (c *cache) usage(tenant string) (u usage) {
 	return u
 }
 
-// tenant returns a tenant to use, which removes it when its usage is zero.
-func (c *cache) tenant(name string) *tenantUsage {
+// getOrAddTenant returns the usage of a tenant. The caller must add to it with addUsage, which
+// removes a tenant whose usage becomes zero.
+func (c *cache) getOrAddTenant(name string) *tenantUsage {
 	t := c.tenants[name]
 	if t == nil {
 		t = &tenantUsage{tenant: name}
@@ -137,12 +141,13 @@ func (c *cache) tenant(name string) *tenantUsage {
 	return t
 }
 
-func (c *cache) add(q Query) *entry {
-	t := c.tenant(q.Tenant)
-	e := &entry{query: q, slots: slotsOf(q), tenant: t, requester: q.Tenant}
+// add adds the entry of a query, whatever the limits.
+func (c *cache) add(q Query, requester string, now time.Time) *entry {
+	t := c.getOrAddTenant(requester)
+	e := &entry{query: q, slots: slotsOf(q), tenant: t, requester: requester, lastUsed: now}
 	c.entries[q] = e
 	e.lru = t.lru.PushBack(e)
-	c.use(t, usage{queries: 1, bytes: len(q.Expression)})
+	c.addUsage(t, usage{queries: 1, bytes: len(q.Expression)})
 	return e
 }
 
@@ -150,7 +155,7 @@ func (c *cache) remove(e *entry) {
 	c.dropResult(e)
 	c.pin(e)
 	delete(c.entries, e.query)
-	c.use(e.tenant, usage{queries: -1, bytes: -len(e.query.Expression)})
+	c.addUsage(e.tenant, usage{queries: -1, bytes: -len(e.query.Expression)})
 }
 
 func (c *cache) touch(e *entry, now time.Time) {
@@ -160,7 +165,8 @@ func (c *cache) touch(e *entry, now time.Time) {
 	}
 }
 
-// pin keeps an entry with subscribers from being evicted.
+// pin takes an entry that gets a subscriber, or is removed, out of the lru of its tenant, so that
+// it is not evicted. It does nothing if the entry is pinned.
 func (c *cache) pin(e *entry) {
 	if e.lru != nil {
 		e.tenant.lru.Remove(e.lru)
@@ -168,7 +174,8 @@ func (c *cache) pin(e *entry) {
 	}
 }
 
-// unpin is the opposite of pin.
+// unpin puts an entry whose last subscriber has left back into the lru, as the most recently used
+// one, unless it was removed. The entry must be pinned.
 func (c *cache) unpin(e *entry, now time.Time) {
 	if c.entries[e.query] == e {
 		e.lastUsed = now
@@ -176,8 +183,9 @@ func (c *cache) unpin(e *entry, now time.Time) {
 	}
 }
 
-// use adds to the usage of a tenant.
-func (c *cache) use(t *tenantUsage, more usage) {
+// addUsage adds to the usage of a tenant, and removes the tenant if nothing is left of it. Numbers
+// are negative for what the caller no longer uses.
+func (c *cache) addUsage(t *tenantUsage, more usage) {
 	for _, u := range []*usage{&t.usage, &c.total} {
 		u.queries += more.queries
 		u.bytes += more.bytes
@@ -200,17 +208,17 @@ func (c *cache) setResult(e *entry, result *Result) *Failure {
 		if !c.evict(func(u usage) int { return u.bytes }, e.tenant.bytes, e) {
 			return &Failure{Source: e.query.Source, Reason: ReasonTooLarge, Message: fmt.Sprintf(
 				"the cached queries of this server and their results have %d bytes, %d of them of %s, and with the %d of this one fewer than that would be left to others of %d: aggregate in the query, and keep fewer labels",
-				c.total.bytes, e.tenant.bytes, describeTenant(e.query.Tenant), result.Bytes, c.limits.MaxCachedBytes)}
+				c.total.bytes, e.tenant.bytes, describeTenant(e.tenant.tenant), result.Bytes, c.limits.MaxCachedBytes)}
 		}
 	}
-	c.use(e.tenant, usage{bytes: more})
+	c.addUsage(e.tenant, usage{bytes: more})
 	e.lastResult = result
 	return nil
 }
 
 func (c *cache) dropResult(e *entry) {
 	if e.lastResult != nil {
-		c.use(e.tenant, usage{bytes: -e.lastResult.Bytes})
+		c.addUsage(e.tenant, usage{bytes: -e.lastResult.Bytes})
 		e.lastResult = nil
 	}
 }

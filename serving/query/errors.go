@@ -58,11 +58,7 @@ func (r Reason) sourceAnswered() bool { return r.queryFault() || r == ReasonPart
 
 // sourceFault reports whether any query of the source would fail like this.
 func (r Reason) sourceFault() bool {
-	switch r {
-	case ReasonCredentials, ReasonConnectionFailed, ReasonCertificateUntrusted, ReasonUnauthorized:
-		return true
-	}
-	return false
+	return r == ReasonCredentials || r == ReasonConnectionFailed || r == ReasonCertificateUntrusted || r == ReasonUnauthorized
 }
 
 // ambiguous reports whether either the source or the query may be the cause.

@@ -7,6 +7,7 @@ import (
 	"container/list"
 	"context"
 	"fmt"
+	"math"
 	"runtime/debug"
 	"time"
 
@@ -25,10 +26,14 @@ type evaluation struct {
 	source Source
 	queue  *sourceQueue
 	tenant *tenantQueue
-	// started is when it was sent to the source, at the instant for which the query is
-	// evaluated, and slot the one of started.
-	started, at time.Time
-	slot        int64
+	// other is another tenant that wants the result of a queued one; the same if there is none.
+	other string
+	// started is when it was sent to the source.
+	started time.Time
+	// at is the instant for which the query is evaluated.
+	at time.Time
+	// slot is the one that started is in.
+	slot int64
 
 	// waiters counts the requests that wait for it.
 	waiters int
@@ -67,42 +72,47 @@ func (v *Evaluator) current(e *entry, source Source, now time.Time) *outcome {
 	return nil
 }
 
-// evaluate starts or queues an evaluation for a tenant. It returns nil if the query fails at once,
-// with the failure as the outcome of the entry.
-func (v *Evaluator) evaluate(e *entry, requester string, source Source, now time.Time) *evaluation {
+// evaluate starts or queues an evaluation for a tenant. If the tenant may have none, it returns the
+// outcome, which becomes that of the entry unless there are subscribers of a tenant with less work.
+func (v *Evaluator) evaluate(e *entry, requester string, source Source, now time.Time) (*evaluation, *outcome) {
 	q := v.queues[e.query.Source]
 	if q == nil {
 		q = newSourceQueue(e.query.Source, source)
 		v.queues[e.query.Source] = q
 	}
-	q.setSource(source)
+	if q.source != source { // it was replaced
+		q.source, q.lastSuccess = source, time.Time{}
+		q.closeBreakers()
+	}
 	if e.source != source {
 		// The last result of another source is no fallback.
 		v.cache.dropResult(e)
-		e.attempts, e.failedIntervals = 0, 0
+		e.attempts, e.failedFor, e.failedIntervals = 0, nil, 0
 	}
 	v.detach(e)
 	v.lastKey++
-	e.requester = requester
 	t := q.tenant(requester)
 	ev := &evaluation{key: v.lastKey, entry: e, source: source, queue: q, tenant: t, done: make(chan struct{})}
-	failure, capacity := q.admit(ev, now), q.hasCapacity(t, v.limits.Concurrency)
+	failure, capacity := q.admit(ev, now), fair(t.running, q.running, 1, v.limits.Concurrency)
 	if own := t.queue.Len(); failure == nil && !capacity && !fair(own, q.queued, 1, v.limits.MaxQueued) {
 		q.release(ev)
 		failure = &Failure{Source: q.name, Reason: ReasonOverloaded, Message: fmt.Sprintf(
 			"%d queries wait for this source already, %d of them of %s: it is too slow for its queries", q.queued, own, describeTenant(t.tenant))}
 	}
+	if failure != nil && len(e.subscribers) > 0 && q.load(v.requester(e)) < q.load(requester) {
+		return nil, &outcome{err: e.evaluationError(failure, now)}
+	}
+	e.requester = requester
 	if failure != nil {
-		v.reject(e, source, failure, now)
-		return nil
+		return nil, v.reject(e, source, failure, now)
 	}
 	e.evaluation = ev
 	if capacity {
 		v.start(ev, now)
 	} else {
-		q.push(ev)
+		q.push(ev, requester)
 	}
-	return ev
+	return ev, nil
 }
 
 // start runs an evaluation in a goroutine.
@@ -207,18 +217,20 @@ func (v *Evaluator) retryAfter(e *entry, failure *Failure) time.Duration {
 	return max(min(backoff(e.attempts, v.random()), e.slots.Interval), failure.RetryAfter)
 }
 
-// advance moves a queued evaluation to a tenant that also wants its result, if that has less work
+// moveQueued moves a queued evaluation to a tenant that also wants its result, if that has less work
 // for the source.
-func (v *Evaluator) advance(ev *evaluation, requester string, now time.Time) {
+func (v *Evaluator) moveQueued(ev *evaluation, requester string, now time.Time) {
 	q := ev.queue
-	if ev.queued == nil || q.load(requester) >= q.load(ev.tenant.tenant)-1 {
-		return
+	switch load := q.load(requester); {
+	case ev.queued == nil || requester == ev.tenant.tenant || load == math.MaxInt:
+	case load < q.load(ev.tenant.tenant)-1:
+		q.remove(ev)
+		q.release(ev)
+		q.push(ev, requester)
+		v.startQueued(q, now)
+	default:
+		ev.other = requester
 	}
-	q.remove(ev)
-	q.release(ev)
-	ev.entry.requester, ev.tenant = requester, q.tenant(requester)
-	q.push(ev)
-	v.startQueued(q, now)
 }
 
 // startQueued starts the evaluations that wait for a source, up to the limit.
@@ -229,6 +241,10 @@ func (v *Evaluator) startQueued(q *sourceQueue, now time.Time) {
 			return
 		}
 		if failure := q.admit(ev, now); failure != nil && q.source == ev.source {
+			if !q.breaker.open() && q.load(ev.other) < math.MaxInt {
+				q.push(ev, ev.other)
+				continue
+			}
 			e := ev.entry
 			if e.evaluation == ev {
 				e.evaluation = nil
@@ -263,14 +279,15 @@ func (v *Evaluator) fail(e *entry, source Source, slot int64, failure *Failure, 
 	v.setOutcome(e, source, &outcome{err: e.evaluationError(failure, now), slot: slot})
 }
 
-// reject makes a failure without an evaluation the outcome of an entry, once per slot. It is not
-// shared with the next request, which may be admitted.
-func (v *Evaluator) reject(e *entry, source Source, failure *Failure, now time.Time) {
+// reject makes a failure without an evaluation the outcome of an entry, once per slot, and returns
+// the outcome. It is not shared with the next request, which may be admitted.
+func (v *Evaluator) reject(e *entry, source Source, failure *Failure, now time.Time) *outcome {
 	e.retryAt = time.Time{}
 	slot, _ := e.slots.Slot(now)
 	if o := e.outcome; o == nil || o.err == nil || e.source != source || e.failedSlot != slot {
 		v.fail(e, source, slot, failure, now)
 	}
+	return e.outcome
 }
 
 // failUnknownSource fails a query whose source is not in spec.sources.

@@ -98,7 +98,7 @@ func (v *Evaluator) Query(ctx context.Context, q Query) (*Result, error) {
 	}
 	v.mu.Lock()
 	defer v.unlock()
-	v.cache.use(v.cache.tenant(requester), usage{waiting: -1})
+	v.cache.addUsage(v.cache.getOrAddTenant(requester), usage{waiting: -1})
 	select {
 	case <-ev.done:
 		return observeAge(ev.result, v.clock.Now()), ev.err
@@ -121,33 +121,38 @@ func (v *Evaluator) join(q Query, requester string, source Source, known bool) (
 	if v.closed {
 		return nil, &outcome{err: errShuttingDown(q, now)}, "", now
 	}
-	e, err := v.cache.getOrAdd(q, now)
-	if err != nil {
-		return nil, &outcome{err: err}, requestRejected, now
+	var failure *Failure
+	e := v.cache.entries[q]
+	if e != nil {
+		v.cache.touch(e, now)
+		if o := v.current(e, source, now); known && o != nil {
+			return nil, o, requestHit, now
+		}
 	}
-	v.cache.touch(e, now)
+	if own, total := v.cache.usage(requester).waiting, v.cache.total.waiting; known && !fair(own, total, 1, v.limits.MaxWaiting) {
+		failure = &Failure{Source: q.Source, Reason: ReasonOverloaded, Message: fmt.Sprintf(
+			"%d requests wait for sources already, %d of them of %s: the sources are too slow for their queries", total, own, describeTenant(requester))}
+	} else if e == nil {
+		e, failure = v.cache.addWithinLimits(q, requester, now)
+	}
+	if failure != nil {
+		return nil, &outcome{err: e.evaluationError(failure, now)}, requestRejected, now
+	}
 	if !known {
 		v.failUnknownSource(e, now)
 		return nil, e.outcome, requestRejected, now
 	}
-	if o := v.current(e, source, now); o != nil {
-		return nil, o, requestHit, now
-	}
-	if own, total := v.cache.usage(requester).waiting, v.cache.total.waiting; !fair(own, total, 1, v.limits.MaxWaiting) {
-		return nil, &outcome{err: e.evaluationError(&Failure{Source: q.Source, Reason: ReasonOverloaded, Message: fmt.Sprintf(
-			"%d requests wait for sources already, %d of them of %s: the sources are too slow for their queries", total, own, describeTenant(requester))}, now)}, requestRejected, now
-	}
 	ev, how = e.evaluation, requestShared
 	if ev == nil || ev.source != source {
-		if ev = v.evaluate(e, requester, source, now); ev == nil {
-			return nil, e.outcome, requestRejected, now
-		}
 		how = requestMiss
+		if ev, o = v.evaluate(e, requester, source, now); ev == nil {
+			return nil, o, requestRejected, now
+		}
 	} else {
-		v.advance(ev, requester, now)
+		v.moveQueued(ev, requester, now)
 	}
 	ev.waiters++
-	v.cache.use(v.cache.tenant(requester), usage{waiting: 1})
+	v.cache.addUsage(v.cache.getOrAddTenant(requester), usage{waiting: 1})
 	return ev, nil, how, now
 }
 
@@ -206,7 +211,7 @@ func (v *Evaluator) expire(now time.Time) {
 		cached[sourceTenant{q.Source, e.requester}] = true
 	}
 	for name, q := range v.queues {
-		if q.expire(cached) {
+		if q.expire(cached, now.Add(-v.limits.IdleTime)) {
 			deleteGauges(name)
 			delete(v.queues, name)
 		}

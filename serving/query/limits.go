@@ -36,7 +36,7 @@ type Limits struct {
 	// Default: 50000.
 	MaxSamples int
 	// MaxCachedBytes limits the bytes of all cached results and their expressions. Queries with
-	// subscribers are never evicted, but their results may fail with ReasonTooLarge. Default: 320Mi.
+	// subscribers are never evicted, but fail with ReasonTooLarge if their results do not fit. Default: 320Mi.
 	MaxCachedBytes int
 	// MaxQueries limits the cached queries. Queries with subscribers count, and are never
 	// rejected. Default: 10000.
@@ -61,6 +61,6 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-// fair reports whether a tenant that uses own of total may use more: at most what it leaves
-// free, rounded up.
+// fair reports whether a tenant that uses own of total may use more: whether it then uses at most
+// one more than what is left of the limit.
 func fair(own, total, more, limit int) bool { return own+more <= limit-(total+more)+1 }

@@ -84,7 +84,7 @@ var (
 	})
 	tenantQueries = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "tenant_cached_queries",
-		Help:           "Number of different queries that are cached, of the tenants with most cached bytes, at most ten: a namespace, or (cluster) for queries that are not for one.",
+		Help:           "Number of different queries that are cached, of the tenants with most cached bytes, at most ten: a namespace, or (cluster) for queries that no namespace asked for.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"tenant"})
 	tenantBytes = metrics.NewGaugeVec(&metrics.GaugeOpts{

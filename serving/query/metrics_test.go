@@ -105,7 +105,7 @@ func TestTenantMetrics(t *testing.T) {
 	}
 	reportTenants(tenants, reported)
 	want := `
-# HELP metrics_backend_query_tenant_cached_queries [ALPHA] Number of different queries that are cached, of the tenants with most cached bytes, at most ten: a namespace, or (cluster) for queries that are not for one.
+# HELP metrics_backend_query_tenant_cached_queries [ALPHA] Number of different queries that are cached, of the tenants with most cached bytes, at most ten: a namespace, or (cluster) for queries that no namespace asked for.
 # TYPE metrics_backend_query_tenant_cached_queries gauge
 metrics_backend_query_tenant_cached_queries{tenant="(cluster)"} 2
 metrics_backend_query_tenant_cached_queries{tenant="few"} 5

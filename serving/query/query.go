@@ -30,7 +30,8 @@ type Query struct {
 	// the limits of an Evaluator.
 	Tenant string
 	// Requester is the namespace of the request for a query without Tenant, if any. It is no part
-	// of the query, whose result is shared: evaluations and waiting requests count against its share.
+	// of the query, whose result is shared: evaluations, waiting requests, and cached queries that it
+	// was the first to ask for, count against its share.
 	Requester string
 	// Declared says that a team wrote the query: a Source reads at most MaxDeclaredBytes of the
 	// response, and labels of at most MaxLabelBytes.

@@ -13,6 +13,7 @@ func (v *Evaluator) recordHealth(ev *evaluation, failure *Failure, now time.Time
 	}
 	sourceProbe, tenantProbe := q.release(ev)
 	if failure == nil || failure.Reason.sourceAnswered() {
+		ev.entry.failedFor = nil
 		v.recordSuccess(q, t, now)
 		return
 	}
@@ -27,7 +28,7 @@ func (v *Evaluator) recordHealth(ev *evaluation, failure *Failure, now time.Time
 		}
 		t.breaker.extend(now, v.random())
 	}
-	if ev.entry.attempts == 0 {
+	if ev.entry.failedFor == nil {
 		ev.entry.failedFor = t.tenant
 	}
 	// If the source has returned results to others meanwhile, the query is the cause.

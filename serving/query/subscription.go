@@ -4,8 +4,6 @@
 package query
 
 import (
-	"cmp"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -60,7 +58,7 @@ func (v *Evaluator) Subscribe(q Query, since time.Time, receive func(*Result, er
 	}
 	e := v.cache.entries[q]
 	if e == nil {
-		e = v.cache.add(q)
+		e = v.cache.add(q, requester, now)
 	}
 	v.cache.pin(e)
 	if e.subscribers == nil {
@@ -71,7 +69,7 @@ func (v *Evaluator) Subscribe(q Query, since time.Time, receive func(*Result, er
 	if !since.IsZero() && (e.outcome == nil || e.outcome.err != nil || e.outcome.result.Time.Before(since)) {
 		e.replaces = true
 	}
-	v.refresh(e, source, known, now)
+	v.refresh(e, source, known, requester, now)
 	if e.outcome != nil && e.evaluation == nil {
 		v.notifications = append(v.notifications, notification{s, e.outcome})
 	}
@@ -115,21 +113,21 @@ func (v *Evaluator) evaluateDue() time.Time {
 		source, known := v.sources(e.query.Source)
 		v.mu.Lock()
 		if len(e.subscribers) > 0 && !v.closed {
-			v.refresh(e, source, known, v.clock.Now())
+			v.refresh(e, source, known, v.requester(e), v.clock.Now())
 		}
 		v.unlock()
 	}
 }
 
-// refresh evaluates a query with subscribers if its outcome is no longer valid, and schedules
-// the next time.
-func (v *Evaluator) refresh(e *entry, source Source, known bool, now time.Time) {
+// refresh evaluates a query with subscribers, of which requester is one, if its outcome is no longer
+// valid, and schedules the next time.
+func (v *Evaluator) refresh(e *entry, source Source, known bool, requester string, now time.Time) {
 	e.lastUsed = now
 	switch {
 	case !known:
 		v.failUnknownSource(e, now)
 	case e.evaluation != nil && e.evaluation.source == source:
-		v.advance(e.evaluation, v.requester(e), now)
+		v.moveQueued(e.evaluation, requester, now)
 	case v.current(e, source, now) != nil && (!e.replaces || e.outcome.err != nil):
 	default:
 		v.evaluate(e, v.requester(e), source, now)
@@ -137,12 +135,16 @@ func (v *Evaluator) refresh(e *entry, source Source, known bool, now time.Time) 
 	v.schedule(e, now)
 }
 
-// requester returns the tenant of the subscribers with the least work for the source.
+// requester returns the tenant of the subscribers, of which there must be one, with the least work
+// for the source.
 func (v *Evaluator) requester(e *entry) string {
-	q := cmp.Or(v.queues[e.query.Source], &sourceQueue{})
-	least := slices.MinFunc(slices.Collect(maps.Keys(e.subscribers)), func(a, b *subscription) int {
-		return cmp.Or(cmp.Compare(q.load(a.requester), q.load(b.requester)), cmp.Compare(a.requester, b.requester))
-	})
+	var least *subscription
+	q := v.queues[e.query.Source]
+	for s := range e.subscribers {
+		if least == nil || q != nil && q.load(s.requester) < q.load(least.requester) {
+			least = s
+		}
+	}
 	return least.requester
 }
 

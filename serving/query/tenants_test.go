@@ -5,6 +5,7 @@ package query
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -351,6 +352,184 @@ func testMaxWaiting(t *testing.T, of func(tenant, expression string) Query) {
 		defer f.Evaluator.mu.Unlock()
 		if f.cache.total.waiting != 0 {
 			t.Errorf("in the end %d wait", f.cache.total.waiting)
+		}
+	})
+}
+
+// A source that fails all tenants with timeouts is not queried for each, whatever their queries
+// failed with before.
+func TestBreakerOpensAfterOtherFailures(t *testing.T) {
+	for _, before := range []Reason{ReasonPartialResponse, ReasonTooLarge, ReasonRejected, ReasonInternal} {
+		t.Run(string(before), func(t *testing.T) {
+			withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+				f.mustQuery(tenantQuery("bank", "good")) // its breaker stays closed
+				for _, reason := range []Reason{before, ReasonTimeout} {
+					s.setEvaluate(func(context.Context, string, time.Time) (*Result, error) {
+						return nil, &Failure{Reason: reason}
+					})
+					for i := range 6 {
+						_, _ = f.query(tenantQuery(fmt.Sprint("team-", i), "up"))
+					}
+					time.Sleep(16 * time.Second)
+				}
+				f.Evaluator.mu.Lock()
+				defer f.Evaluator.mu.Unlock()
+				if q := f.queues["p"]; !q.breaker.open() {
+					t.Errorf("the circuit breaker is closed, with failures of %v", q.breaker.failing)
+				}
+			})
+		})
+	}
+}
+
+// badQueries are slowQueries, but the connection breaks for expressions that begin with "bad".
+func badQueries(ctx context.Context, expression string, at time.Time) (*Result, error) {
+	if strings.HasPrefix(expression, "bad") {
+		return down(ctx, expression, at)
+	}
+	return slowQueries(ctx, expression, at)
+}
+
+// A watch does not get the failure of a request from a namespace whose circuit breaker is open.
+func TestRejectionIsNotSentToWatches(t *testing.T) {
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.setEvaluate(badQueries)
+		theirs, own := sharedQuery("bank", "good"), sharedQuery("shop", "good")
+		theirs.Interval, own.Interval = time.Second, time.Second
+		var h recorder
+		stop := f.subscribe(theirs, h.receive)
+		time.Sleep(time.Second)
+		for _, e := range []string{"bad0", "bad1"} {
+			_, _ = f.query(tenantQuery("shop", e))
+		}
+		time.Sleep(time.Second)
+		go func() { _, _ = f.query(tenantQuery("shop", "slow")) }() // the probe
+		rejected := 0
+		for range 9 {
+			time.Sleep(untilNext(slotsOf(own), time.Now()))
+			if _, err := f.query(own); err != nil {
+				rejected++
+			}
+		}
+		stop()
+		time.Sleep(10 * time.Second)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if err := errors.Join(h.errs...); err != nil || rejected == 0 {
+			t.Errorf("%d requests of one namespace were rejected, the other's watch got: %v", rejected, err)
+		}
+	})
+}
+
+// A query that is queued for a namespace whose circuit breaker opens meanwhile is evaluated for
+// another one that waits for it.
+func TestQueuedQueryOfFailingTenant(t *testing.T) {
+	for name, watch := range map[string]bool{"polled": false, "watched": true} {
+		t.Run(name, func(t *testing.T) {
+			withFixture(t, Limits{Concurrency: 1}, func(t *testing.T, f *fixture, s *fakeSource) {
+				s.setEvaluate(badQueries)
+				s.latency = 100 * time.Millisecond
+				f.mustQuery(tenantQuery("bank", "first"))
+				var all sync.WaitGroup
+				ask := func(q Query, receive func(*Result, error)) {
+					all.Go(func() { receive(f.Query(t.Context(), q)) })
+					synctest.Wait()
+				}
+				ignore := func(*Result, error) {}
+				for _, e := range []string{"bad0", "bad1"} {
+					ask(tenantQuery("shop", e), ignore)
+				}
+				ask(sharedQuery("shop", "good"), ignore)
+				for i := range 3 { // so that the shared one is not moved to it at once
+					ask(tenantQuery("bank", fmt.Sprint(i)), ignore)
+				}
+				var h recorder
+				if watch {
+					defer f.subscribe(sharedQuery("bank", "good"), h.receive)()
+				} else {
+					ask(sharedQuery("bank", "good"), h.receive)
+				}
+				ask(sharedQuery("shop", "good"), ignore)
+				all.Wait()
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				if err := errors.Join(h.errs...); err != nil || len(h.errs) != 1 {
+					t.Errorf("the other got %d results and: %v", len(h.errs), err)
+				}
+			})
+		})
+	}
+}
+
+// Queries for the whole cluster count for the namespace that asks for them first: others are cached.
+func TestSharedQueriesOfOneTenant(t *testing.T) {
+	withFixture(t, Limits{MaxQueries: 10, MaxCachedBytes: 1000}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.setEvaluate(func(_ context.Context, _ string, at time.Time) (*Result, error) {
+			return &Result{Time: at, Samples: make([]Sample, 1), Bytes: 90}, nil
+		})
+		for i := range 5 {
+			defer f.subscribe(sharedQuery("shop", fmt.Sprint(i)), func(*Result, error) {})()
+		}
+		synctest.Wait()
+		f.mustQuery(sharedQuery("bank", "good"))
+		if _, err := f.query(sharedQuery("shop", "more")); err == nil || !strings.Contains(err.Error(), `of namespace "shop"`) {
+			t.Errorf("beyond its share: %v", err)
+		}
+	})
+}
+
+// A request that may not wait adds no query to the cache, and evicts none.
+func TestRejectedRequestsEvictNothing(t *testing.T) {
+	withFixture(t, Limits{MaxWaiting: 2, MaxQueries: 10}, func(t *testing.T, f *fixture, s *fakeSource) {
+		f.mustQuery(tenantQuery("shop", "good"))
+		s.setEvaluate(slowQueries)
+		go func() { _, _ = f.query(tenantQuery("shop", "slow")) }()
+		synctest.Wait()
+		for i := range 20 {
+			if _, err := f.query(tenantQuery("shop", fmt.Sprint(i))); reasonOf(err) != ReasonOverloaded {
+				t.Fatalf("got %v", err)
+			}
+		}
+		if n, _ := f.cached(); n != 2 || s.countOf("good") != 1 {
+			t.Errorf("%d queries are cached", n)
+		}
+		f.mustQuery(tenantQuery("shop", "good"))
+		if n := s.countOf("good"); n != 1 {
+			t.Errorf("%d evaluations: its result was evicted", n)
+		}
+	})
+}
+
+// A namespace keeps its open circuit breaker although another one was the last to ask for its
+// queries, until it has asked nothing for long.
+func TestOpenBreakerStays(t *testing.T) {
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.setEvaluate(badQueries)
+		f.mustQuery(tenantQuery("bank", "good"))
+		for _, e := range []string{"bad0", "bad1"} {
+			_, _ = f.query(sharedQuery("shop", e))
+		}
+		s.setEvaluate(nil)
+		for _, e := range []string{"bad0", "bad1"} {
+			time.Sleep(30 * time.Second)
+			f.mustQuery(sharedQuery("bank", e))
+		}
+		time.Sleep(time.Minute)
+		open := func() bool {
+			f.Evaluator.mu.Lock()
+			defer f.Evaluator.mu.Unlock()
+			shop := f.queues["p"].tenants["shop"]
+			return shop != nil && shop.breaker.open()
+		}
+		if !open() {
+			t.Error("it was forgotten after two minutes")
+		}
+		for range 20 {
+			time.Sleep(time.Minute)
+			f.mustQuery(tenantQuery("bank", "good"))
+		}
+		if open() {
+			t.Error("it is kept forever")
 		}
 	})
 }
