@@ -174,8 +174,8 @@ type KubeletReport struct {
 	PodsWithoutMetrics     int      `json:"podsWithoutMetrics,omitempty"`
 	NodesWithoutPodMetrics []string `json:"nodesWithoutPodMetrics,omitempty"`
 	// PodPoints is the number of pods with a data point, and PodsWithoutPoint that of pods
-	// without one that were created more than several minutes ago. That is known from
-	// metadata, which does not say whether a pod runs, or where.
+	// that are known from metadata and have none, once a kubelet has answered for several
+	// minutes. Metadata does not say whether a pod runs, or where.
 	PodPoints        int64 `json:"podPoints,omitempty"`
 	PodsWithoutPoint int64 `json:"podsWithoutPoint,omitempty"`
 }

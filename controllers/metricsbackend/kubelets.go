@@ -24,15 +24,14 @@ const (
 )
 
 // kubeletsResult summarizes the pods' reports about kubelets. Each pod scrapes every
-// kubelet, and requests reach any pod, so the report with the most failures counts.
+// kubelet, and requests reach any pod, so the report with the most failures counts, or of these
+// the one with the most pods without metrics: a pod that has just started knows of none.
 func (s *reconcileState) kubeletsResult(reports []*v1alpha1.SourceReport) conditionResult {
-	worst := reports[0].Kubelets
-	for _, report := range reports[1:] {
-		if failureCount(report.Kubelets) > failureCount(worst) {
-			worst = report.Kubelets
-		}
-	}
-	result := s.evaluateKubelets(worst)
+	worst := slices.MaxFunc(reports, func(a, b *v1alpha1.SourceReport) int {
+		k, other := &a.Kubelets, &b.Kubelets
+		return cmp.Or(failureCount(k)-failureCount(other), k.PodsWithoutMetrics-other.PodsWithoutMetrics, cmp.Compare(k.PodsWithoutPoint, other.PodsWithoutPoint))
+	})
+	result := s.evaluateKubelets(worst.Kubelets)
 	failing := s.history.streaks.Observe(stateKey{state: kubeletsFailing}, result.status == metav1.ConditionFalse)
 	known := s.condition(v1alpha1.ConditionSourcesHealthy)
 	// Kubelets come first in the condition, so with this reason they were healthy.
@@ -45,7 +44,7 @@ func (s *reconcileState) kubeletsResult(reports []*v1alpha1.SourceReport) condit
 
 const kubeletsAnswer = "all kubelets that were asked answer"
 
-func failureCount(k v1alpha1.KubeletReport) int {
+func failureCount(k *v1alpha1.KubeletReport) int {
 	n := 0
 	for _, f := range k.Failures {
 		n += f.Count
@@ -66,8 +65,13 @@ func (s *reconcileState) evaluateKubelets(k v1alpha1.KubeletReport) conditionRes
 		}
 	case len(k.Failures) == 0 && k.Healthy == 0:
 		return conditionResult{metav1.ConditionUnknown, v1alpha1.ReasonProgressing, "the kubelets are being asked for the first time"}
+	}
+	pods, none := s.podsMessage(k)
+	switch {
+	case len(k.Failures) == 0 && none:
+		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonKubeletsFailing, pods}
 	case len(k.Failures) == 0:
-		return s.evaluatePods(k)
+		return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, kubeletsAnswer + pods}
 	}
 	failures := slices.Clone(k.Failures)
 	slices.SortStableFunc(failures, func(a, b v1alpha1.KubeletFailure) int {
@@ -80,30 +84,30 @@ func (s *reconcileState) evaluateKubelets(k v1alpha1.KubeletReport) conditionRes
 	}
 	var parts []string
 	for _, f := range failures[:min(len(failures), failureKinds)] {
-		pods := ""
-		if f.Reason == v1alpha1.ScrapePodsWithoutMetrics {
-			pods = ", " + roughCount(k.PodsWithoutMetrics) + " pods"
-		}
-		parts = append(parts, fmt.Sprintf("%d of %d nodes: %s (%s)%s. %s", f.Count, k.Nodes, f.Reason, nodeNames(f), pods, s.remedy(f.Reason)))
+		parts = append(parts, fmt.Sprintf("%d of %d nodes: %s (%s). %s", f.Count, k.Nodes, f.Reason, nodeNames(f), s.remedy(f.Reason)))
 	}
-	return conditionResult{metav1.ConditionFalse, reason, strings.Join(parts, " ")}
+	if none {
+		pods = "; " + pods
+	}
+	return conditionResult{metav1.ConditionFalse, reason, strings.Join(parts, " ") + pods}
 }
 
-// evaluatePods evaluates the pods of kubelets that all answer. Metadata does not say whether a pod
-// runs, or on a selected node; but some pod runs, be it serving's, so it is False if none has a point.
-func (s *reconcileState) evaluatePods(k v1alpha1.KubeletReport) conditionResult {
-	result := conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, kubeletsAnswer}
-	allNodes := s.spec.ResourceMetrics == nil || s.spec.ResourceMetrics.Scrape.NodeSelector == nil
-	switch {
-	case k.PodPoints == 0 && k.PodsWithoutPoint > 0 && allNodes:
-		result = conditionResult{metav1.ConditionFalse, v1alpha1.ReasonKubeletsFailing, fmt.Sprintf(
-			"no pod has metrics, although %s pods are known from their metadata and all kubelets answer. %s", roughCount(int(k.PodsWithoutPoint)), runtimeRemedy)}
-	case k.PodsWithoutMetrics > 0:
-		result.message += fmt.Sprintf("; by their responses, %s pods run without metrics (first nodes: %s)", roughCount(k.PodsWithoutMetrics), strings.Join(k.NodesWithoutPodMetrics, ", "))
-	case k.PodsWithoutPoint > 0 && k.PodsWithoutPoint >= k.PodPoints && allNodes:
-		result.message += "; at least half of the pods that are known from their metadata have no metrics, perhaps since they do not run: kubectl metrics verify tells"
+// podsMessage describes pods without metrics, if there are any. none: no pod of the cluster has
+// metrics. Those known from metadata may not run, or run on nodes that are not selected; but if all
+// nodes are, some must have metrics, since serving runs in a pod, too.
+func (s *reconcileState) podsMessage(k v1alpha1.KubeletReport) (message string, none bool) {
+	var selector *metav1.LabelSelector
+	if rm := s.spec.ResourceMetrics; rm != nil {
+		selector = rm.Scrape.NodeSelector
 	}
-	return result
+	switch allNodes := selector.Size() == 0; {
+	case k.PodPoints == 0 && k.PodsWithoutPoint > 0 && allNodes:
+		return fmt.Sprintf("no pod has metrics (known from their metadata: %s). %s", roughCount(int(k.PodsWithoutPoint)), runtimeRemedy), true
+	case k.PodsWithoutMetrics > 0:
+		return fmt.Sprintf("; pods that run without metrics: %s (first nodes: %s), most likely since the container runtime reports no CPU or no working set of them",
+			roughCount(k.PodsWithoutMetrics), strings.Join(k.NodesWithoutPodMetrics, ", ")), false
+	}
+	return "", false
 }
 
 // roughCount rounds down to a power of two, since the status is not to be written for each pod.

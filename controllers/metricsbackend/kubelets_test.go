@@ -24,9 +24,8 @@ func TestEvaluateKubelets(t *testing.T) {
 		reason string
 		parts  []string
 		// message is the whole message, if it matters.
-		message string
-		// selected: the spec selects nodes.
-		selected bool
+		message  string
+		selector *metav1.LabelSelector
 	}{
 		"all answer":     {report: v1alpha1.KubeletReport{Nodes: 3, Healthy: 3}, status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded},
 		"some not asked": {report: v1alpha1.KubeletReport{Nodes: 3, Healthy: 2, Pending: 1}, status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded},
@@ -73,29 +72,38 @@ func TestEvaluateKubelets(t *testing.T) {
 		"pods of a node without metrics": {
 			report: v1alpha1.KubeletReport{Nodes: 3, Healthy: 2, PodsWithoutMetrics: 8, PodPoints: 30, Failures: []v1alpha1.KubeletFailure{failure(v1alpha1.ScrapePodsWithoutMetrics, 1, "a")}},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletsFailing,
-			parts: []string{"1 of 3 nodes: PodsWithoutMetrics (a), at least 8 pods. By the kubelet's response", "cgroup driver", "crictl stats"},
+			parts: []string{"1 of 3 nodes: PodsWithoutMetrics (a). By the kubelet's response", "cgroup driver", "crictl stats", "pods that run without metrics: at least 8"},
 		},
 		"a few pods without metrics": {
 			report: v1alpha1.KubeletReport{Nodes: 3, Healthy: 3, PodsWithoutMetrics: 13, NodesWithoutPodMetrics: []string{"a", "b"}, PodPoints: 30, PodsWithoutPoint: 13},
 			status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded,
-			parts: []string{"all kubelets that were asked answer; by their responses", "at least 8 pods", "(first nodes: a, b)"},
+			parts: []string{"all kubelets that were asked answer; pods that run without metrics: at least 8 (first nodes: a, b), most likely since the container runtime reports no"},
 		},
 		"no pod has a point": {
 			report: v1alpha1.KubeletReport{Nodes: 3, Healthy: 3, PodsWithoutPoint: 5},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletsFailing,
-			parts: []string{"no pod has metrics", "at least 4 pods are known from their metadata", "crictl stats"},
+			parts: []string{"no pod has metrics (known from their metadata: at least 4)", "crictl stats"},
+		},
+		"no pod has a point, and a kubelet fails": {
+			report: v1alpha1.KubeletReport{Nodes: 3, Healthy: 2, PodsWithoutPoint: 5, Failures: []v1alpha1.KubeletFailure{failure(v1alpha1.ScrapeTimeout, 1, "c")}},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletsFailing,
+			parts: []string{"1 of 3 nodes: Timeout (c)", "no pod has metrics"},
+		},
+		"a pod without metrics, and a kubelet fails": {
+			report: v1alpha1.KubeletReport{Nodes: 3, Healthy: 2, PodsWithoutMetrics: 1, NodesWithoutPodMetrics: []string{"a"}, PodPoints: 9, Failures: []v1alpha1.KubeletFailure{failure(v1alpha1.ScrapeTimeout, 1, "c")}},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletsFailing,
+			parts: []string{"1 of 3 nodes: Timeout (c)", "pods that run without metrics: at least 1 (first nodes: a)"},
+		},
+		"no pod has a point, with a selector of all nodes": {
+			report: v1alpha1.KubeletReport{Nodes: 3, Healthy: 3, PodsWithoutPoint: 5}, selector: &metav1.LabelSelector{},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletsFailing, parts: []string{"no pod has metrics"},
 		},
 		"no pod has a point, of the selected nodes": {
-			report: v1alpha1.KubeletReport{Nodes: 3, Healthy: 3, PodsWithoutPoint: 5}, selected: true,
+			report: v1alpha1.KubeletReport{Nodes: 3, Healthy: 3, PodsWithoutPoint: 5}, selector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubelet": "real"}},
 			status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded,
 		},
-		"most pods have no point, and perhaps do not run": {
-			report: v1alpha1.KubeletReport{Nodes: 3, Healthy: 3, PodPoints: 30, PodsWithoutPoint: 30},
-			status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded,
-			parts: []string{"all kubelets that were asked answer; at least half of the pods that are known from their metadata", "kubectl metrics verify"},
-		},
-		"some pods have no point": {
-			report: v1alpha1.KubeletReport{Nodes: 3, Healthy: 3, PodPoints: 30, PodsWithoutPoint: 29},
+		"most pods have no point, and perhaps have ended": {
+			report: v1alpha1.KubeletReport{Nodes: 3, Healthy: 3, PodPoints: 30, PodsWithoutPoint: 300},
 			status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded, message: kubeletsAnswer,
 		},
 		"numbers that make no sense": {
@@ -107,9 +115,7 @@ func TestEvaluateKubelets(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			backend := newBackend()
-			if tc.selected {
-				backend.Spec.ResourceMetrics.Scrape.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubelet": "real"}}
-			}
+			backend.Spec.ResourceMetrics.Scrape.NodeSelector = tc.selector
 			s := fc.reconciler().newState(backend)
 			got := s.evaluateKubelets(tc.report)
 			if tc.message != "" && got.message != tc.message {
@@ -166,9 +172,34 @@ func TestSourcesGrace(t *testing.T) {
 	fc.wantCondition(v1alpha1.ConditionReady, "", "", "not all sources are healthy: see SourcesHealthy")
 	fc.report = v1alpha1.KubeletReport{Nodes: 3, Healthy: 3}
 	mustReconcile(t, r)
+	before = fc.backend().ResourceVersion
+	for _, node := range []string{"a", "b"} {
+		fc.report.PodsWithoutMetrics, fc.report.NodesWithoutPodMetrics = 1, []string{node}
+		mustReconcile(t, r)
+		if after := fc.backend().ResourceVersion; after != before {
+			t.Errorf("the status was written for one pod of node %s:\n%s", node, fc.show())
+		}
+	}
+	fc.clock.Step(messageGrace)
+	mustReconcile(t, r)
+	fc.wantCondition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionTrue, "", "(first nodes: b)")
 	fc.wantCondition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionTrue, "")
 	if message := fc.condition(v1alpha1.ConditionReady).Message; message != "all components match the spec" {
 		t.Errorf("Ready says %q", message)
+	}
+}
+
+// Of replicas with as many failures the one that knows of most pods without metrics counts: another has just started.
+func TestReplicaThatKnowsMost(t *testing.T) {
+	t.Parallel()
+	backend := newBackend()
+	s := newFakeCluster(t, backend).reconciler().newState(backend)
+	started := sourceReport()
+	knows := sourceReport(func(r *v1alpha1.SourceReport) { r.Kubelets.PodPoints, r.Kubelets.PodsWithoutMetrics = 9, 4 })
+	for _, reports := range [][]*v1alpha1.SourceReport{{started, knows}, {knows, started}} {
+		if got := s.kubeletsResult(reports).message; !strings.Contains(got, "at least 4") {
+			t.Errorf("message %q", got)
+		}
 	}
 }
 

@@ -21,8 +21,8 @@ import (
 const (
 	// pageSize is the limit of a page, which metrics-server ignores.
 	pageSize = 500
-	// maxPages limits a list to 25,000 nodes, more than any cluster has.
-	maxPages = 50
+	// maxPages limits a list to 200,000 pods, more than Kubernetes supports.
+	maxPages = 400
 )
 
 // Sample is a data point of a node or a pod.
@@ -65,13 +65,12 @@ func (s Samples) Since(oldest time.Time) int {
 
 // Nodes reads the samples of all nodes.
 func Nodes(ctx context.Context, cluster *connection.Cluster, version string) (Samples, error) {
-	found, _, err := read(ctx, cluster, version, "nodes", maxPages)
-	return found, err
+	return read(ctx, cluster, version, "nodes")
 }
 
-// SomePods reads the samples of the first page of pods. It reports whether these are all.
-func SomePods(ctx context.Context, cluster *connection.Cluster, version string) (found Samples, all bool, err error) {
-	return read(ctx, cluster, version, "pods", 1)
+// Pods reads the samples of all pods.
+func Pods(ctx context.Context, cluster *connection.Cluster, version string) (Samples, error) {
+	return read(ctx, cluster, version, "pods")
 }
 
 type list struct {
@@ -90,17 +89,17 @@ type item struct {
 	} `json:"containers"`
 }
 
-func read(ctx context.Context, cluster *connection.Cluster, version, kind string, pages int) (found Samples, all bool, err error) {
-	found = Samples{}
+func read(ctx context.Context, cluster *connection.Cluster, version, kind string) (Samples, error) {
+	found := Samples{}
 	next := ""
-	for range pages {
+	for range maxPages {
 		path := fmt.Sprintf("/apis/%s/%s/%s?limit=%d", aggregation.GroupResourceMetrics, version, kind, pageSize)
 		if next != "" {
 			path += "&continue=" + url.QueryEscape(next)
 		}
 		var page list
 		if err := cluster.GetJSON(ctx, path, "application/json", &page); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		for _, i := range page.Items {
 			found[i.name()] = Sample{Time: i.Timestamp.Time, Usage: i.usage()}
@@ -109,7 +108,7 @@ func read(ctx context.Context, cluster *connection.Cluster, version, kind string
 			break
 		}
 	}
-	return found, next == "", nil
+	return found, nil
 }
 
 func (i *item) name() string {

@@ -63,13 +63,14 @@ func TestNodesInPages(t *testing.T) {
 	}
 }
 
-// Pods tell the usage of each container; the first page is enough.
-func TestSomePods(t *testing.T) {
-	cluster := serve(t, map[string]string{"/apis/metrics.k8s.io/v1beta1/pods?limit=500": `{"metadata":{"continue":"more"},"items":[{"metadata":{"namespace":"n","name":"p"},` +
-		`"timestamp":"2026-11-21T12:00:00Z","containers":[{"name":"x","usage":{"cpu":"1m"}},{"name":"y","usage":{"cpu":"2m"}}]}]}`})
-	got, all, err := SomePods(t.Context(), cluster, "v1beta1")
-	if err != nil || all {
-		t.Fatalf("all: %v, %v; there are more", all, err)
+// Pods tell the usage of each container; all pages are read.
+func TestPods(t *testing.T) {
+	cluster := serve(t, map[string]string{"/apis/metrics.k8s.io/v1beta1/pods?limit=500": `{"metadata":{"continue":"more"},"items":[]}`,
+		"/apis/metrics.k8s.io/v1beta1/pods?continue=more&limit=500": `{"items":[{"metadata":{"namespace":"n","name":"p"},` +
+			`"timestamp":"2026-11-21T12:00:00Z","containers":[{"name":"x","usage":{"cpu":"1m"}},{"name":"y","usage":{"cpu":"2m"}}]}]}`})
+	got, err := Pods(t.Context(), cluster, "v1beta1")
+	if err != nil {
+		t.Fatal(err)
 	}
 	want := map[string]resource.Quantity{"x/cpu": resource.MustParse("1m"), "y/cpu": resource.MustParse("2m")}
 	if diff := cmp.Diff(want, got["n/p"].Usage); diff != "" {

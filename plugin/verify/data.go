@@ -96,14 +96,11 @@ func (snap *snapshot) withoutMetrics(ctx context.Context, r *aggregation.Registr
 func podsFresh(ctx context.Context, snap *snapshot) []Result {
 	return snap.each(func(r *aggregation.Registration) Result {
 		subject := groupSubject + "/" + r.Version + "/pods"
-		found, all, err := samples.SomePods(ctx, snap.cluster, r.Version)
+		found, err := samples.Pods(ctx, snap.cluster, r.Version)
 		if failure := snap.checkFresh(r, subject, found, err); failure != nil {
 			return *failure
 		}
 		fresh := fmt.Sprintf("%d of %d pods have a fresh sample, the newest is %s old", found.Since(snap.oldest()), len(found), snap.age(found))
-		if !all {
-			return pass(subject, "%s; there are more", fresh)
-		}
 		missing, err := snap.withoutMetrics(ctx, r, found)
 		switch {
 		case err != nil:
@@ -119,7 +116,7 @@ func podsFresh(ctx context.Context, snap *snapshot) []Result {
 
 // checkFresh returns a failure unless samples could be read and at least one is fresh.
 func (snap *snapshot) checkFresh(r *aggregation.Registration, subject string, found samples.Samples, err error) *Result {
-	const remedy = "the API answers without data: can the implementation reach kubelets?"
+	const remedy = "the API answers without data: can the implementation reach kubelets, and do container runtimes report figures? docs/resource-metrics.md#pods-without-metrics"
 	var result Result
 	switch {
 	case err != nil:

@@ -240,12 +240,12 @@ func FuzzParse(f *testing.F) {
 		var state nodeState
 		for i, body := range []string{first, second} {
 			at := float64(15 * i)
-			state.running.parse = true
+			state.missing.parse = true
 			nodes, pods, _ := scrapeText(t, &state, body, at, false)
 			checkState(t, &state)
 			with, without := state.countPods(epoch.UnixMilli()+int64(at*1000), math.MaxInt64)
-			if with > len(state.pods) || without != len(state.running.without) || without > len(state.pods)+state.running.counters {
-				t.Errorf("%d pods with and %d without metrics, of %d and %d counters", with, without, len(state.pods), state.running.counters)
+			if with > len(state.pods) || without != len(state.missing.without) || without > len(state.pods)+state.missing.counters {
+				t.Errorf("%d pods with and %d without metrics, of %d and %d counters", with, without, len(state.pods), state.missing.counters)
 			}
 			for _, u := range slices.Concat(nodes, pods) {
 				checkPoint(t, u.Point, at)

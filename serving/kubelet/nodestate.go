@@ -39,7 +39,7 @@ type nodeState struct {
 	sampled int64
 	// incomplete is set by points: the node or a running container has no rate or no memory.
 	incomplete bool
-	running    runningPods
+	missing    missingPods
 }
 
 type pod struct {
@@ -168,7 +168,7 @@ func (c *container) has(s series) bool { return c.found&s == s }
 // begin starts a new body.
 func (s *nodeState) begin() {
 	s.body++
-	s.last, s.running.counters = nil, 0
+	s.last, s.missing.counters = nil, 0
 	s.node.begin(s.body)
 }
 

@@ -25,7 +25,9 @@ func (s *Source) Report() v1alpha1.KubeletReport {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	report := v1alpha1.KubeletReport{Nodes: len(s.targets), Account: s.account}
-	report.PodPoints, report.PodsWithoutPoint = s.store.Pods.Swept()
+	points, without := s.store.Pods.Swept()
+	report.PodPoints = points
+	due := s.clock.Now().Add(-metricsDue(s.settings.Interval))
 	failed := map[v1alpha1.ScrapeReason][]*target{}
 	for _, t := range s.targets {
 		switch {
@@ -33,6 +35,9 @@ func (s *Source) Report() v1alpha1.KubeletReport {
 			report.Pending++
 		case t.failed == "":
 			report.Healthy++
+			if !t.firstSuccess.After(due) {
+				report.PodsWithoutPoint = without // pods may still be new to other kubelets, but not to all
+			}
 		default:
 			failed[t.failed] = append(failed[t.failed], t)
 		}

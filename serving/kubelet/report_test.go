@@ -14,6 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // history has the outcomes of a node's scrapes, oldest first: the time of the sample
@@ -103,6 +104,26 @@ func TestReport(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReportOfPodsWithoutPoint: pods are known to lack points once a kubelet has answered for a while, and does.
+func TestReportOfPodsWithoutPoint(t *testing.T) {
+	s := nodesWith(t, history{1})
+	s.store.Pods.SetMeta(samplestore.Key{Namespace: "a", Name: "web"}, &samplestore.Meta{UID: "u"})
+	s.store.Pods.Sweep()
+	check := func(want int64) {
+		t.Helper()
+		if got := s.Report().PodsWithoutPoint; got != want {
+			t.Errorf("%d pods without point, want %d", got, want)
+		}
+	}
+	check(0)
+	s.clock.(*clocktesting.FakeClock).Step(metricsDue(s.settings.Interval))
+	check(1)
+	s.mu.Lock()
+	s.recordOutcome(s.targets["n00"], &outcome{failure: failf(v1alpha1.ScrapeTimeout, "it hangs")})
+	s.mu.Unlock()
+	check(0)
 }
 
 func TestReportWithoutURL(t *testing.T) {

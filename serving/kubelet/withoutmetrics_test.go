@@ -29,12 +29,26 @@ func runs(b *strings.Builder, name string, memory, container, pod float64) {
 	fmt.Fprintf(b, "pod_cpu_usage_seconds_total{namespace=\"shop\",pod=%q} %v %d\n", name, pod, ms)
 }
 
+// crashLoop writes pods whose container runs for 20 s and then waits for 5 minutes.
+func crashLoop(b *strings.Builder, at time.Duration) {
+	const period, run = 320 * time.Second, 20 * time.Second
+	cpu, memory := float64(at/period), -1.0
+	if at%period < run {
+		memory = 1e7
+	}
+	for i := range 8 {
+		runs(b, fmt.Sprint("web-", i), memory, min(at%period, run).Seconds()/20, 41+cpu+min(at%period, run).Seconds()/20)
+	}
+}
+
 // TestPodsWithoutMetrics: a node is healthy if most pods that run have metrics. A lack is counted
 // when it has lasted, and only of pods that run by what the kubelet says.
 func TestPodsWithoutMetrics(t *testing.T) {
 	// pods writes the pods of a body that comes at a time after the start.
 	tests := map[string]struct {
 		pods func(b *strings.Builder, at time.Duration)
+		// interval is 15 s if unset. What is after 2 and 10 minutes below comes later in proportion.
+		interval time.Duration
 		// failed, count: the node failed, and pods without metrics were counted, after 2 and after 10 minutes.
 		failed [2]bool
 		count  [2]int
@@ -52,6 +66,16 @@ func TestPodsWithoutMetrics(t *testing.T) {
 		"the runtime names no container": {failed: [2]bool{false, true}, count: [2]int{0, 8}, pods: func(b *strings.Builder, at time.Duration) {
 			for i := range 8 {
 				runs(b, fmt.Sprint("web-", i), -1, 0, 41+at.Seconds()/20)
+			}
+		}},
+		"the runtime reports only zeros": {failed: [2]bool{false, true}, count: [2]int{0, 8}, pods: func(b *strings.Builder, at time.Duration) {
+			for i := range 8 {
+				runs(b, fmt.Sprint("web-", i), 0, 0, 41+at.Seconds()/20)
+			}
+		}},
+		"the containers' figures stay, without memory": {failed: [2]bool{false, true}, count: [2]int{0, 8}, pods: func(b *strings.Builder, at time.Duration) {
+			for i := range 8 {
+				runs(b, fmt.Sprint("web-", i), 0, 40, 41+at.Seconds()/20)
 			}
 		}},
 		"half of them": {failed: [2]bool{false, true}, count: [2]int{0, 2}, pods: func(b *strings.Builder, at time.Duration) {
@@ -73,6 +97,8 @@ func TestPodsWithoutMetrics(t *testing.T) {
 				runs(b, fmt.Sprint("web-", i), -1, 0, 41+float64(at/(2*time.Minute)))
 			}
 		}},
+		"they crash at once, and scrapes are rarer than starts": {interval: 10 * time.Minute, pods: crashLoop},
+		"they crash at once": {pods: crashLoop},
 		"each pod ends within a minute": {pods: func(b *strings.Builder, at time.Duration) {
 			for i := range 8 {
 				runs(b, fmt.Sprintf("job-%d-%d", i, at/time.Minute), -1, 0, 1+(at%time.Minute).Seconds()/20)
@@ -85,7 +111,10 @@ func TestPodsWithoutMetrics(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, certificate tls.Certificate) {
 				start := time.Now()
-				f := newBubble(t, testSettings(), certificate, func(_ string, w http.ResponseWriter, _ *http.Request) {
+				settings := testSettings()
+				scale := max(tt.interval, settings.Interval) / settings.Interval
+				settings.Interval *= scale
+				f := newBubble(t, settings, certificate, func(_ string, w http.ResponseWriter, _ *http.Request) {
 					var b strings.Builder
 					at := time.Since(start)
 					fmt.Fprintf(&b, "node_cpu_usage_seconds_total %v %d\nnode_memory_working_set_bytes 5e+09\n", 1000+at.Seconds(), time.Now().UnixMilli())
@@ -94,7 +123,7 @@ func TestPodsWithoutMetrics(t *testing.T) {
 				})
 				f.add(1)
 				for i, wait := range []time.Duration{2 * time.Minute, 8 * time.Minute} {
-					time.Sleep(wait)
+					time.Sleep(wait * scale)
 					synctest.Wait()
 					report := f.source.Report()
 					want := v1alpha1.KubeletReport{Nodes: 1, Healthy: 1, NewestSample: report.NewestSample, PodsWithoutMetrics: tt.count[i]}
@@ -114,7 +143,7 @@ func TestPodsWithoutMetrics(t *testing.T) {
 					if diff := cmp.Diff(want, report); diff != "" {
 						t.Errorf("after %s (-want +got):\n%s", time.Since(start), diff)
 					}
-					if report.NewestSample.Time.Before(time.Now().Add(-20 * time.Second)) {
+					if report.NewestSample.Time.Before(time.Now().Add(-settings.Interval - 5*time.Second)) {
 						t.Error("the node's own samples got lost")
 					}
 				}
@@ -141,11 +170,24 @@ func TestCountPodsWithoutAllocations(t *testing.T) {
 	}
 	scrape()
 	scrape()
-	if !state.running.parse || len(state.running.without) == 0 || with != 0 {
-		t.Fatalf("%+v, %d with metrics: nothing is measured", state.running, with)
+	if !state.missing.parse || len(state.missing.without) == 0 || with != 0 {
+		t.Fatalf("%+v, %d with metrics: nothing is measured", state.missing, with)
 	}
 	if n := testing.AllocsPerRun(20, scrape); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestHealthyPodsAreOnlyCounted: the pods' own counters of a node whose pods have metrics are not parsed.
+func TestHealthyPodsAreOnlyCounted(t *testing.T) {
+	var state nodeState
+	for i := range 2 {
+		at := float64(15 * i)
+		body := answers(says("web", 100+at, at)).text() + "pod_cpu_usage_seconds_total{namespace=\"n\",pod=\"p\"} 1\n"
+		scrapeText(t, &state, body, at, false)
+		if with, _ := state.countPods(0, 0); state.missing.parse != (with == 0) || with != i {
+			t.Errorf("body %d: %d pods with metrics, parse: %v", i, with, state.missing.parse)
+		}
 	}
 }
 
@@ -160,7 +202,7 @@ func TestManyPodsWithoutMetrics(t *testing.T) {
 		scrapeText(t, &state, b.String(), 0, false)
 		state.countPods(0, 0)
 	}
-	if n := len(state.running.without); n != maxWithoutMetrics {
+	if n := len(state.missing.without); n != maxWithoutMetrics {
 		t.Errorf("%d pods are remembered, want %d", n, maxWithoutMetrics)
 	}
 }

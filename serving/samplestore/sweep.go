@@ -3,14 +3,7 @@
 
 package samplestore
 
-import (
-	"slices"
-	"time"
-)
-
-// pointDue is the time after which a pod should have a point: from its creation, and from the
-// start of the process.
-const pointDue = 5 * time.Minute
+import "slices"
 
 // sweepChunk is the number of entries checked under one lock, so that a sweep of
 // a large table does not block readers and writers for long.
@@ -31,19 +24,16 @@ func (t *Table) Sweep() int {
 			}
 		}
 	}
-	if t.clock.Since(t.created) >= pointDue {
-		t.withoutPoint.Store(int64(missing))
-	}
+	t.withoutPoint.Store(int64(missing))
 	t.points.Store(int64(remaining))
 	return remaining
 }
 
-// Swept returns what the last Sweep found: the number of points, and of pods without one that
-// were created more than pointDue before the oldest point that is served.
+// Swept returns what the last Sweep found: the number of points, and of keys with metadata only.
 func (t *Table) Swept() (points, without int64) { return t.points.Load(), t.withoutPoint.Load() }
 
-// count returns the number of points that are not too old, of pods without one that should
-// have one, and whether there is anything to remove.
+// count returns the number of points that are not too old, of entries with metadata only, and
+// whether there is anything to remove.
 func (t *Table) count(entries []*entry, oldest Time) (fresh, without int, expired bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -52,7 +42,7 @@ func (t *Table) count(entries []*entry, oldest Time) (fresh, without int, expire
 		case e.point != nil && e.point.Time >= oldest:
 			fresh++
 			continue
-		case e.meta != nil && e.meta.Created != 0 && e.meta.Created+Time(pointDue.Milliseconds()) < oldest:
+		case e.meta != nil:
 			without++
 		}
 		expired = expired || e.point != nil || e.removable(oldest)

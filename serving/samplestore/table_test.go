@@ -318,26 +318,21 @@ func TestListOrder(t *testing.T) {
 	})
 }
 
-// TestSwept: pods that were created long ago and have no point are counted, but not at first.
+// TestSwept: points and keys that have none are counted.
 func TestSwept(t *testing.T) {
 	store, clock := newStore()
 	table := store.Pods
-	created := TimeOf(clock.Now().Add(-maxAge - time.Second))
-	for name, created := range map[string]Time{"has": created, "lacks": created, "young": created + 2*second, "unknown": 0} {
-		table.SetMeta(podKey(name), &Meta{UID: "u", Created: created})
+	for _, name := range []string{"has", "lacks", "lacks-too"} {
+		table.SetMeta(podKey(name), meta("u"))
 	}
-	check := func(wait time.Duration, wantPoints, wantWithout int64) {
-		t.Helper()
-		clock.Step(wait)
-		table.Publish([]Update{{Key: podKey("has"), Point: sample("n", 0, 300)}})
+	table.Publish([]Update{{Key: podKey("has"), Point: sample("n", 0, 10)}, {Key: podKey("unknown"), Point: sample("n", 0, 10)}})
+	for _, want := range [][2]int64{{1, 2}, {0, 3}} {
 		table.Sweep()
-		if points, without := table.Swept(); points != wantPoints || without != wantWithout {
-			t.Errorf("Swept() = %d, %d, want %d, %d", points, without, wantPoints, wantWithout)
+		if points, without := table.Swept(); points != want[0] || without != want[1] {
+			t.Errorf("Swept() = %d, %d, want %d", points, without, want)
 		}
+		clock.Step(2 * maxAge)
 	}
-	check(pointDue-time.Second, 1, 0) // nothing was scraped for long
-	check(time.Second, 1, 1)
-	check(2*maxAge, 0, 3)
 }
 
 func TestSweep(t *testing.T) {

@@ -66,7 +66,6 @@ func (e *evaluation) evaluate(ctx context.Context, source query.Source) {
 	running.Go(func() { e.containers(ctx, source, cpu, &e.cpuContainers, ".cpu.containerQuery") })
 	running.Go(func() { e.containers(ctx, source, memory, &e.memoryContainers, ".memory.containerQuery") })
 	running.Wait()
-	slices.SortFunc(e.report.Problems, func(a, b v1alpha1.RuleHealth) int { return cmp.Compare(a.Path, b.Path) })
 }
 
 func (e *evaluation) nodes(ctx context.Context, source query.Source, q *rules.ResourceQuery, v *values, path string) {
@@ -174,6 +173,7 @@ func (e *evaluation) publish() {
 		e.store.Pods.Publish(updates)
 		e.noteNewest(updates)
 	}
+	slices.SortStableFunc(e.report.Problems, func(a, b v1alpha1.RuleHealth) int { return cmp.Compare(a.Path, b.Path) })
 }
 
 func (e *evaluation) noteNewest(updates []samplestore.Update) {
@@ -205,10 +205,14 @@ func (e *evaluation) pods() []samplestore.Update {
 		}
 		addUsage(p, c.name, cpu, memory)
 	}
-	updates := make([]samplestore.Update, 0, len(points))
+	updates, withoutMemory := make([]samplestore.Update, 0, len(points)), 0
 	for pod, p := range points {
+		if p == nil {
+			continue
+		}
 		// As of kubelets, a container without memory only counts beside one with memory.
-		if p == nil || !slices.ContainsFunc(p.Usages, func(u samplestore.Usage) bool { return u.Memory > 0 }) {
+		if !slices.ContainsFunc(p.Usages, func(u samplestore.Usage) bool { return u.Memory > 0 }) {
+			withoutMemory++
 			continue
 		}
 		slices.SortFunc(p.Usages, func(a, b samplestore.Usage) int { return strings.Compare(a.Name, b.Name) })
@@ -217,6 +221,9 @@ func (e *evaluation) pods() []samplestore.Update {
 			p.Node, p.Started = known.Point.Node, known.Point.Started
 		}
 		updates = append(updates, samplestore.Update{Key: pod, Point: p})
+	}
+	if withoutMemory > 0 {
+		e.problem(".memory.containerQuery", v1alpha1.RuleWarning, ReasonUnusableFigures, fmt.Sprintf("pods that use CPU while all their containers have 0 bytes: %d", withoutMemory))
 	}
 	return updates
 }

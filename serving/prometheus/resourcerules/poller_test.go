@@ -172,6 +172,9 @@ func TestRules(t *testing.T) {
 			},
 			one:  []samplestore.Usage{{Name: "web", CPU: 250000000, Memory: 1024}},
 			node: []samplestore.Usage{{CPU: 1000000000, Memory: 2}},
+			problems: []v1alpha1.RuleHealth{
+				{Path: "spec.resourceMetrics.rules.memory.containerQuery", State: v1alpha1.RuleWarning, Reason: ReasonUnusableFigures, Message: "pods that use CPU while all their containers have 0 bytes: 1"},
+			},
 		},
 		"a sleeping container without memory, and CPU below zero by rounding": {
 			samples: map[string][]query.Sample{
@@ -181,6 +184,9 @@ func TestRules(t *testing.T) {
 			},
 			one:  []samplestore.Usage{{Name: "agent", Memory: 512}, {Name: "logrotate", CPU: 500000}, {Name: "web", CPU: 250000000, Memory: 1024}},
 			node: []samplestore.Usage{{Memory: 2}},
+			problems: []v1alpha1.RuleHealth{
+				{Path: "spec.resourceMetrics.rules.memory.containerQuery", State: v1alpha1.RuleWarning, Reason: ReasonUnusableFigures, Message: "pods that use CPU while all their containers have 0 bytes: 1"},
+			},
 		},
 		"CPU further below zero": {
 			samples: map[string][]query.Sample{
