@@ -37,7 +37,10 @@ func (s *reconcileState) kubeletsResult(reports []*v1alpha1.SourceReport) condit
 	// Kubelets come first in the condition, so with this reason they were healthy.
 	wereHealthy := known.Status == metav1.ConditionTrue || known.Reason == v1alpha1.ReasonSourcesFailing
 	if failing.Count > 0 && failing.Elapsed < sourcesGrace && wereHealthy {
-		return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, kubeletsAnswer}
+		result = conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, kubeletsAnswer}
+	}
+	if result.status == metav1.ConditionTrue && known.Status == result.status && known.ObservedGeneration == s.backend.Generation && len(s.spec.Sources) == 0 {
+		result.message = s.debounceMessage(stateKey{state: sourceMessageDiffers}, known.Message, result.message)
 	}
 	return result
 }

@@ -118,11 +118,7 @@ func (s *reconcileState) setSourcesHealthy(parts ...conditionResult) {
 		if status != metav1.ConditionFalse {
 			separator = "; "
 		}
-		message := strings.Join(messages, separator)
-		if known := s.condition(v1alpha1.ConditionSourcesHealthy); status == metav1.ConditionTrue && known.Status == status && known.Reason == reason {
-			message = s.debounceMessage(stateKey{state: sourceMessageDiffers}, known.Message, message)
-		}
-		s.setCondition(v1alpha1.ConditionSourcesHealthy, status, reason, message)
+		s.setCondition(v1alpha1.ConditionSourcesHealthy, status, reason, strings.Join(messages, separator))
 		return
 	}
 	s.setCondition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "the spec names no source")
