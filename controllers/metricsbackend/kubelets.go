@@ -72,7 +72,7 @@ func (s *reconcileState) evaluateKubelets(k v1alpha1.KubeletReport) conditionRes
 	pods, none := s.podsMessage(k)
 	switch {
 	case len(k.Failures) == 0 && none:
-		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonKubeletsFailing, pods}
+		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonKubeletsFailing, strings.TrimPrefix(pods, "; ")}
 	case len(k.Failures) == 0:
 		return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, kubeletsAnswer + pods}
 	}
@@ -89,23 +89,16 @@ func (s *reconcileState) evaluateKubelets(k v1alpha1.KubeletReport) conditionRes
 	for _, f := range failures[:min(len(failures), failureKinds)] {
 		parts = append(parts, fmt.Sprintf("%d of %d nodes: %s (%s). %s", f.Count, k.Nodes, f.Reason, nodeNames(f), s.remedy(f.Reason)))
 	}
-	if none {
-		pods = "; " + pods
-	}
 	return conditionResult{metav1.ConditionFalse, reason, strings.Join(parts, " ") + pods}
 }
 
-// podsMessage describes pods without metrics, if there are any. none: no pod of the cluster has
+// podsMessage describes pods without metrics, after "; ", if there are any. none: no pod of the cluster has
 // metrics. Those known from metadata may not run, or run on nodes that are not selected; but if all
 // nodes are, some must have metrics, since serving runs in a pod, too.
 func (s *reconcileState) podsMessage(k v1alpha1.KubeletReport) (message string, none bool) {
-	var selector *metav1.LabelSelector
-	if rm := s.spec.ResourceMetrics; rm != nil {
-		selector = rm.Scrape.NodeSelector
-	}
-	switch allNodes := selector.Size() == 0; {
+	switch allNodes := s.spec.ResourceMetrics.Scrape.NodeSelector.Size() == 0; {
 	case k.PodPoints == 0 && k.PodsWithoutPoint > 0 && allNodes:
-		return fmt.Sprintf("no pod has metrics (known from their metadata: %s). %s", roughCount(int(k.PodsWithoutPoint)), runtimeRemedy), true
+		return fmt.Sprintf("; no pod has metrics (known from their metadata: %s). %s", roughCount(int(k.PodsWithoutPoint)), runtimeRemedy), true
 	case k.PodsWithoutMetrics > 0:
 		return fmt.Sprintf("; pods that run without metrics: %s (first nodes: %s), most likely since the container runtime reports no CPU or no working set of them",
 			roughCount(k.PodsWithoutMetrics), strings.Join(k.NodesWithoutPodMetrics, ", ")), false
