@@ -63,16 +63,6 @@ func (s Samples) Since(oldest time.Time) int {
 	return count
 }
 
-// Nodes reads the samples of all nodes.
-func Nodes(ctx context.Context, cluster *connection.Cluster, version string) (Samples, error) {
-	return read(ctx, cluster, version, "nodes")
-}
-
-// Pods reads the samples of all pods.
-func Pods(ctx context.Context, cluster *connection.Cluster, version string) (Samples, error) {
-	return read(ctx, cluster, version, "pods")
-}
-
 type list struct {
 	metav1.ListMeta `json:"metadata"`
 	Items           []item `json:"items"`
@@ -89,7 +79,8 @@ type item struct {
 	} `json:"containers"`
 }
 
-func read(ctx context.Context, cluster *connection.Cluster, version, kind string) (Samples, error) {
+// Read reads the samples of all objects of a kind, nodes or pods, in a version.
+func Read(ctx context.Context, cluster *connection.Cluster, version, kind string) (Samples, error) {
 	found := Samples{}
 	next := ""
 	for range maxPages {

@@ -43,7 +43,7 @@ func TestNodesInPages(t *testing.T) {
 		nodes: `{"metadata":{"continue":"a/b="},"items":[{"metadata":{"name":"a"},"timestamp":"2026-11-21T12:00:00Z","usage":{"cpu":"1"}}]}`,
 		"/apis/metrics.k8s.io/v1/nodes?continue=a%2Fb%3D&limit=500": `{"metadata":{},"items":[{"metadata":{"name":"b"},"timestamp":"2026-11-21T12:00:05Z","usage":{"cpu":"1000m"}}]}`,
 	})
-	got, err := Nodes(t.Context(), cluster, "v1")
+	got, err := Read(t.Context(), cluster, "v1", "nodes")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestPods(t *testing.T) {
 	cluster := serve(t, map[string]string{"/apis/metrics.k8s.io/v1beta1/pods?limit=500": `{"metadata":{"continue":"more"},"items":[]}`,
 		"/apis/metrics.k8s.io/v1beta1/pods?continue=more&limit=500": `{"items":[{"metadata":{"namespace":"n","name":"p"},` +
 			`"timestamp":"2026-11-21T12:00:00Z","containers":[{"name":"x","usage":{"cpu":"1m"}},{"name":"y","usage":{"cpu":"2m"}}]}]}`})
-	got, err := Pods(t.Context(), cluster, "v1beta1")
+	got, err := Read(t.Context(), cluster, "v1beta1", "pods")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,13 +81,13 @@ func TestPods(t *testing.T) {
 func TestForeignBytes(t *testing.T) {
 	for name, body := range map[string]string{"no JSON": "<html>", "not a list": `{"items":7}`, "no time": `{"items":[{"timestamp":"noon"}]}`} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Nodes(t.Context(), serve(t, map[string]string{nodes: body}), "v1")
+			_, err := Read(t.Context(), serve(t, map[string]string{nodes: body}), "v1", "nodes")
 			if err == nil || !strings.HasPrefix(err.Error(), "GET "+nodes+": decode the answer: ") {
 				t.Errorf("got %v", err)
 			}
 		})
 	}
-	if _, err := Nodes(t.Context(), serve(t, nil), "v1"); err == nil {
+	if _, err := Read(t.Context(), serve(t, nil), "v1", "nodes"); err == nil {
 		t.Error("an error of the request is lost")
 	}
 }

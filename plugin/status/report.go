@@ -86,7 +86,7 @@ func read(ctx context.Context, cluster *connection.Cluster, name string) (*Repor
 		service := APIService{Registration: r}
 		// A request for an unavailable version would only time out.
 		if r.Available && r.Group == aggregation.GroupResourceMetrics {
-			found, err := samples.Nodes(ctx, cluster, r.Version)
+			found, err := samples.Read(ctx, cluster, r.Version, "nodes")
 			if err != nil {
 				service.SamplesError = err.Error()
 			} else {

@@ -32,7 +32,7 @@ const (
 func nodesFresh(ctx context.Context, snap *snapshot) []Result {
 	return snap.each(func(r *aggregation.Registration) Result {
 		subject := groupSubject + "/" + r.Version + "/nodes"
-		found, err := samples.Nodes(ctx, snap.cluster, r.Version)
+		found, err := samples.Read(ctx, snap.cluster, r.Version, "nodes")
 		if failure := snap.checkFresh(r, subject, found, err); failure != nil {
 			return *failure
 		}
@@ -96,7 +96,7 @@ func (snap *snapshot) withoutMetrics(ctx context.Context, r *aggregation.Registr
 func podsFresh(ctx context.Context, snap *snapshot) []Result {
 	return snap.each(func(r *aggregation.Registration) Result {
 		subject := groupSubject + "/" + r.Version + "/pods"
-		found, err := samples.Pods(ctx, snap.cluster, r.Version)
+		found, err := samples.Read(ctx, snap.cluster, r.Version, "pods")
 		if failure := snap.checkFresh(r, subject, found, err); failure != nil {
 			return *failure
 		}
@@ -169,8 +169,8 @@ func (snap *snapshot) compareVersions(ctx context.Context, version, other string
 	subject := version + " and " + other
 	var differ error
 	for range agreeTries {
-		a, errA := samples.Nodes(ctx, snap.cluster, version)
-		b, errB := samples.Nodes(ctx, snap.cluster, other)
+		a, errA := samples.Read(ctx, snap.cluster, version, "nodes")
+		b, errB := samples.Read(ctx, snap.cluster, other, "nodes")
 		if errA != nil || errB != nil || len(a)+len(b) == 0 {
 			return skip(subject, "there is nothing to compare, see nodes-fresh")
 		}
