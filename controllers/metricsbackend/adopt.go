@@ -236,7 +236,9 @@ func (r *Reconciler) finishAdoption(ctx context.Context, s *reconcileState, live
 	}
 	s.registered[live.Name] = verified
 	s.history.streaks.Reset(stateKey{state: adoptionSucceeding, name: live.Name})
-	s.history.streaks.Reset(stateKey{state: guestTokenFailing, name: live.Name}) // a later deletion waits again
+	// A later deletion waits again.
+	s.history.streaks.Reset(stateKey{state: guestTokenFailing, name: live.Name})
+	s.history.streaks.Reset(stateKey{state: previousOwnerFailing, name: live.Name})
 	s.history.adoption.Succeed()
 	s.requeueNow()
 	return "", nil

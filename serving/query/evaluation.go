@@ -228,7 +228,7 @@ func (v *Evaluator) moveQueued(ev *evaluation, requester string, now time.Time) 
 		q.release(ev)
 		q.push(ev, requester)
 		v.startQueued(q, now)
-	default:
+	case ev.other == ev.tenant.tenant || load < q.load(ev.other):
 		ev.other = requester
 	}
 }

@@ -98,6 +98,28 @@ func TestDivide(t *testing.T) {
 	}
 }
 
+// Replicas list the same metrics, in whatever order they come and whatever their names cost.
+func TestDivideIsStable(t *testing.T) {
+	var want []query.ObjectMetric
+	for range 50 {
+		s := shares{}
+		for _, i := range rand.Perm(60) {
+			name := fmt.Sprintf("a%02d", i)
+			if i < 14 {
+				name += strings.Repeat("x", 200)
+			}
+			s.add(shareKey{owner: "x"}, &query.ObjectMetric{Name: name})
+		}
+		got, _ := s.divide(12, map[string]int{})
+		if want == nil {
+			want = got
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("listed (-before +now):\n%s", diff)
+		}
+	}
+}
+
 // TestMetricNames: names are as in the schema of metricName, wherever they are from.
 func TestMetricNames(t *testing.T) {
 	long := strings.Repeat("x", 253)

@@ -85,7 +85,7 @@ func (s shares) divide(budget int, omitted map[string]int) (listed []query.Objec
 		}
 		slices.SortFunc(first, compareMetrics)
 		rest := len(of.metrics)
-		for _, m := range first {
+		for _, m := range first[:min(len(first), part)] {
 			if size := cost(m.Name); size <= part {
 				part, budget, rest, known[keyOf(*m)] = part-size, budget-size, rest-1, true
 				listed = append(listed, *m)
