@@ -23,8 +23,8 @@ const (
 	// maxInstructions limits the instructions of a query's compiled regular expressions, in
 	// addition to one for each of its bytes: x{1000} has a thousand.
 	maxInstructions = 10_000
-	// maxWideClasses limits what wideClass matches. It counts ten times with the flag i, with which
-	// one takes up to 5 ms to parse.
+	// maxWideClasses limits what wideClass matches. With the flag i, with which one takes up to 6 ms
+	// to parse, there may be two.
 	maxWideClasses = 30
 )
 
@@ -46,7 +46,7 @@ type regexpSize struct{ instructions, limit, wideClasses int }
 func (s *regexpSize) add(pattern string) (empty bool, err error) {
 	wide := len(wideClass.FindAllStringIndex(strings.Join(escapesAndClasses.FindAllString(pattern, -1), " "), maxWideClasses+1))
 	if foldsCase.MatchString(pattern) {
-		wide *= 10
+		wide *= 15
 	}
 	if s.wideClasses += wide; s.wideClasses > maxWideClasses {
 		return false, errors.New(`the query's regular expressions have too many Unicode classes such as \pL, or ranges beyond ASCII: use fewer, and without (?i)`)
