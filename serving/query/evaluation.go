@@ -80,10 +80,7 @@ func (v *Evaluator) evaluate(e *entry, requester string, source Source, now time
 		q = newSourceQueue(e.query.Source, source)
 		v.queues[e.query.Source] = q
 	}
-	if q.source != source { // it was replaced
-		q.source, q.lastSuccess = source, time.Time{}
-		q.closeBreakers()
-	}
+	q.setSource(source)
 	if e.source != source {
 		// The last result of another source is no fallback.
 		v.cache.dropResult(e)
@@ -93,7 +90,7 @@ func (v *Evaluator) evaluate(e *entry, requester string, source Source, now time
 	v.lastKey++
 	t := q.tenant(requester)
 	ev := &evaluation{key: v.lastKey, entry: e, source: source, queue: q, tenant: t, done: make(chan struct{})}
-	failure, capacity := q.admit(ev, now), fair(t.running, q.running, 1, v.limits.Concurrency)
+	failure, capacity := q.admit(ev, now), q.hasCapacity(t, v.limits.Concurrency)
 	if own := t.queue.Len(); failure == nil && !capacity && !fair(own, q.queued, 1, v.limits.MaxQueued) {
 		q.release(ev)
 		failure = &Failure{Source: q.name, Reason: ReasonOverloaded, Message: fmt.Sprintf(

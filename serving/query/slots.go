@@ -4,7 +4,6 @@
 package query
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/internal/schedule"
@@ -18,7 +17,13 @@ const (
 // slotsOf returns the slots in which a query is evaluated, the same on all replicas. Their times
 // are whole milliseconds, like those of resourceVersions.
 func slotsOf(q Query) schedule.Schedule {
-	interval := max(cmp.Or(max(q.Interval, 0), defaultInterval), minInterval)
+	interval := q.Interval
+	switch {
+	case interval <= 0:
+		interval = defaultInterval
+	case interval < minInterval:
+		interval = minInterval
+	}
 	return schedule.Schedule{
 		Interval: interval.Truncate(time.Millisecond),
 		Phase:    schedule.Phase(interval, q.Source, q.Expression, interval.String()),

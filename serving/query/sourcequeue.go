@@ -46,6 +46,14 @@ func newSourceQueue(name string, source Source) *sourceQueue {
 	return q
 }
 
+// setSource closes all circuit breakers if the source was replaced.
+func (q *sourceQueue) setSource(source Source) {
+	if q.source != source {
+		q.source, q.lastSuccess = source, time.Time{}
+		q.closeBreakers()
+	}
+}
+
 func (q *sourceQueue) tenant(name string) *tenantQueue {
 	t := q.tenants[name]
 	if t == nil {
@@ -82,7 +90,7 @@ func (q *sourceQueue) remove(ev *evaluation) {
 func (q *sourceQueue) pop(concurrency int) *evaluation {
 	for el := q.turns.Front(); el != nil; el = el.Next() {
 		t := el.Value.(*tenantQueue)
-		if concurrency > 0 && !fair(t.running, q.running, 1, concurrency) {
+		if concurrency > 0 && !q.hasCapacity(t, concurrency) {
 			continue
 		}
 		q.turns.MoveToBack(el)
@@ -91,6 +99,11 @@ func (q *sourceQueue) pop(concurrency int) *evaluation {
 		return ev
 	}
 	return nil
+}
+
+// hasCapacity reports whether a tenant may have one more evaluation running.
+func (q *sourceQueue) hasCapacity(t *tenantQueue, concurrency int) bool {
+	return fair(t.running, q.running, 1, concurrency)
 }
 
 // addRunning counts an evaluation that has started, or with -1 one that has ended.
@@ -155,8 +168,8 @@ func (q *sourceQueue) closeBreakers() {
 	circuitBreakerOpen.WithLabelValues(q.name).Set(0)
 }
 
-// expire removes tenants without cached queries, unless their circuit breaker has been open since
-// idle, and reports whether none is left.
+// expire removes tenants without cached queries, and reports whether none is left. It keeps one whose
+// circuit breaker would have been tried again after idle.
 func (q *sourceQueue) expire(cached map[sourceTenant]bool, idle time.Time) bool {
 	for name, t := range q.tenants {
 		if !cached[sourceTenant{q.name, name}] && t.running == 0 && t.queue.Len() == 0 && t.breaker.retryAt.Before(idle) {

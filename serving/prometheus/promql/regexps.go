@@ -90,7 +90,7 @@ func measure(re *syntax.Regexp) (size int, empty bool) {
 	return max(size, 1), empty
 }
 
-// unmask puts the regular expressions that check has masked into the matchers of an expression. They
+// unmask puts the regular expressions that maskRegexps has taken out into the matchers of an expression. They
 // are not compiled: see matches.
 func unmask(e parser.Expr, patterns []string) error {
 	all := selectors(e)
