@@ -40,18 +40,26 @@ var toldStatus = v1alpha1.DeclaredMetricStatus{Conditions: []metav1.Condition{{T
 // IsLarge implements v1alpha1.LimitedMetric.
 func (m *metric) IsLarge() bool { return m.large }
 
-// newMetric returns the metric of an object, nil of any other, and trims the object: teams
-// choose the size of what is not read, such as annotations.
+// newMetric returns the metric of an object, nil of any other.
 func newMetric(obj any) *metric {
+	switch o := obj.(type) {
+	case *v1alpha1.CustomMetric:
+		return &metric{ObjectMeta: trimMeta(&o.ObjectMeta), kind: kindCustom, large: o.IsLarge(), status: new(o.Status)}
+	case *v1alpha1.ExternalMetric:
+		return &metric{ObjectMeta: trimMeta(&o.ObjectMeta), kind: kindExternal, large: o.IsLarge(), status: new(o.Status)}
+	}
+	return nil
+}
+
+// trim removes what is not read from an object: teams choose its size.
+func trim(obj runtime.Object) error {
 	switch o := obj.(type) {
 	case *v1alpha1.CustomMetric:
 		o.ObjectMeta = trimMeta(&o.ObjectMeta)
 		o.DropSpec()
-		return &metric{ObjectMeta: o.ObjectMeta, kind: kindCustom, large: o.IsLarge(), status: new(o.Status)}
 	case *v1alpha1.ExternalMetric:
 		o.ObjectMeta = trimMeta(&o.ObjectMeta)
 		o.DropSpec()
-		return &metric{ObjectMeta: o.ObjectMeta, kind: kindExternal, large: o.IsLarge(), status: new(o.Status)}
 	}
 	return nil
 }
@@ -94,7 +102,7 @@ func (c *Controller) newInformer(example client.Object, list client.ObjectList) 
 				if err := c.Live.List(ctx, page, &client.ListOptions{Limit: o.Limit, Continue: o.Continue, Raw: &o}); err != nil {
 					return nil, err
 				}
-				return page, meta.EachListItem(page, func(o runtime.Object) error { newMetric(o); return nil })
+				return page, meta.EachListItem(page, trim)
 			})
 			pages.FullListIfExpired = false // the reflector lists again
 			// From its watch cache kube-apiserver would return all at once.
