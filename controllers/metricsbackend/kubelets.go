@@ -72,9 +72,9 @@ func (s *reconcileState) evaluateKubelets(k v1alpha1.KubeletReport) conditionRes
 	pods, none := s.podsMessage(k)
 	switch {
 	case len(k.Failures) == 0 && none:
-		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonKubeletsFailing, strings.TrimPrefix(pods, "; ")}
+		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonKubeletsFailing, pods}
 	case len(k.Failures) == 0:
-		return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, kubeletsAnswer + pods}
+		return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, withPods(kubeletsAnswer, pods)}
 	}
 	failures := slices.Clone(k.Failures)
 	slices.SortStableFunc(failures, func(a, b v1alpha1.KubeletFailure) int {
@@ -89,18 +89,26 @@ func (s *reconcileState) evaluateKubelets(k v1alpha1.KubeletReport) conditionRes
 	for _, f := range failures[:min(len(failures), failureKinds)] {
 		parts = append(parts, fmt.Sprintf("%d of %d nodes: %s (%s). %s", f.Count, k.Nodes, f.Reason, nodeNames(f), s.remedy(f.Reason)))
 	}
-	return conditionResult{metav1.ConditionFalse, reason, strings.Join(parts, " ") + pods}
+	return conditionResult{metav1.ConditionFalse, reason, withPods(strings.Join(parts, " "), pods)}
 }
 
-// podsMessage describes pods without metrics, after "; ", if there are any. none: no pod of the cluster has
-// metrics. Those known from metadata may not run, or run on nodes that are not selected; but if all
-// nodes are, some must have metrics, since serving runs in a pod, too.
+// withPods returns a message followed by that about pods, if there is any.
+func withPods(message, pods string) string {
+	if pods == "" {
+		return message
+	}
+	return message + "; " + pods
+}
+
+// podsMessage describes pods without metrics, if there are any, and reports whether no pod of the
+// cluster has metrics. Those known from metadata may not run, or run on nodes that are not selected;
+// but if all nodes are, some must have metrics, since serving runs in a pod, too.
 func (s *reconcileState) podsMessage(k v1alpha1.KubeletReport) (message string, none bool) {
 	switch allNodes := s.spec.ResourceMetrics.Scrape.NodeSelector.Size() == 0; {
 	case k.PodPoints == 0 && k.PodsWithoutPoint > 0 && allNodes:
-		return fmt.Sprintf("; no pod has metrics (known from their metadata: %s). %s", roughCount(int(k.PodsWithoutPoint)), runtimeRemedy), true
+		return fmt.Sprintf("no pod has metrics (known from their metadata: %s). %s", roughCount(int(k.PodsWithoutPoint)), runtimeRemedy), true
 	case k.PodsWithoutMetrics > 0:
-		return fmt.Sprintf("; pods that run without metrics: %s (first nodes: %s), most likely since the container runtime reports no CPU or no working set of them",
+		return fmt.Sprintf("pods that run without metrics: %s (first nodes: %s), most likely since the container runtime reports no CPU or no working set of them",
 			roughCount(k.PodsWithoutMetrics), strings.Join(k.NodesWithoutPodMetrics, ", ")), false
 	}
 	return "", false
