@@ -107,9 +107,12 @@ func members(d *json.Decoder, each func(name string) error) error {
 	return err
 }
 
-// elements decodes an array; each decodes one element.
+// elements decodes an array, or null for none; each decodes one element.
 func elements(d *json.Decoder, each func() error) error {
-	if err := expect(d, '['); err != nil {
+	switch err := expect(d, '['); {
+	case errors.Is(err, errNull):
+		return nil
+	case err != nil:
 		return err
 	}
 	for d.More() {
@@ -121,12 +124,16 @@ func elements(d *json.Decoder, each func() error) error {
 	return err
 }
 
+// errNull is null in place of an object or array: some servers answer it for nothing.
+var errNull = errors.New("it is null")
+
 func expect(d *json.Decoder, want json.Delim) error {
-	t, err := d.Token()
-	if err != nil {
+	switch t, err := d.Token(); {
+	case err != nil:
 		return err
-	}
-	if t != want {
+	case t == nil:
+		return errNull
+	case t != want:
 		return fmt.Errorf("at byte %d there is no %s", d.InputOffset(), want)
 	}
 	return nil
@@ -181,10 +188,12 @@ func (v *sampleReader) read(d *json.Decoder) error {
 		}
 		return skip(d)
 	})
-	if err == nil && !result {
+	switch {
+	case errors.Is(err, errNull):
+		return nil
+	case err == nil && !result:
 		err = errors.New("there is no result")
-	}
-	if err == nil && early != nil {
+	case err == nil && early != nil && (kind != "" || string(early) != "null"):
 		err = v.result(kind, json.NewDecoder(bytes.NewReader(early)))
 	}
 	return err
@@ -211,7 +220,7 @@ func (v *sampleReader) result(kind string, d *json.Decoder) error {
 type sampleJSON struct {
 	Metric    map[string]string `json:"metric"`
 	Value     pair              `json:"value"`
-	Histogram json.RawMessage   `json:"histogram"`
+	Histogram *json.RawMessage  `json:"histogram"`
 }
 
 func (v *sampleReader) sample(d *json.Decoder) error {
@@ -276,6 +285,9 @@ const maxTime = 253402300799
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (p *pair) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
 	inner, ok := bytes.CutPrefix(b, []byte("["))
 	if !ok {
 		return errors.New("a value is not a pair of time and text")

@@ -47,6 +47,31 @@ func TestEvaluate(t *testing.T) {
 			body:       `{"status":"success","data":{"resultType":"vector","result":[]}}`,
 			want:       &query.Result{},
 		},
+		"null, which some servers answer for nothing": {
+			expression: `nothing`,
+			body:       `{"status":"success","data":{"resultType":"vector","result":null}}`,
+			want:       &query.Result{},
+		},
+		"null of no type": {
+			expression: `nothing`,
+			body:       `{"status":"success","data":{"resultType":"","result":null}}`,
+			want:       &query.Result{},
+		},
+		"null before its type": {
+			expression: `nothing`,
+			body:       `{"status":"success","data":{"result":null,"resultType":"vector"}}`,
+			want:       &query.Result{},
+		},
+		"null data": {
+			expression: `nothing`,
+			body:       `{"status":"success","data":null,"warnings":null,"isPartial":null}`,
+			want:       &query.Result{},
+		},
+		"no histogram": {
+			expression: `x`,
+			body:       `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":"b"},"value":[1700000000,"1"],"histogram":null}]}}`,
+			want:       &query.Result{Samples: []query.Sample{{Labels: map[string]string{"a": "b"}, Value: 1, Time: instant}}},
+		},
 		"scalar": {
 			expression: `scalar(x)`,
 			body:       `{"status":"success","data":{"resultType":"scalar","result":[1700000000,"7"]}}`,

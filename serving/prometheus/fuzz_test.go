@@ -22,6 +22,8 @@ func FuzzAnswer(f *testing.F) {
 		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":"b","a":"c"},"value":[ 1700000000.1 , "NaN" ]}]}}`,
 		`{"status":"error","errorType":"bad_data","error":"x","data":{"resultType":"matrix","result":[]}}`,
 		`{"warnings":["a",null],"status":"success","data":{"stats":{"a":[{}]},"resultType":"vector","result":[{"metric":{},"histogram":[1,{}]}]}}`,
+		`{"status":"success","data":null}`, `{"status":"success","data":{"resultType":"","result":null}}`, `{"status":"success","data":{"result":null,"resultType":"scalar"}}`,
+		vectorOf(`{"metric":{},"value":[1,"1"],"histogram":null},{"metric":{},"value":null,"histogram":[1,{}]}`),
 		vectorOf(`{"metric":{"` + "\\ud800" + `":"\u0000"},"value":[1e9,"0x1p-2"]}`),
 		`{"data":{"result":` + strings.Repeat("[", 200),
 	} {
@@ -68,7 +70,7 @@ func FuzzAnswer(f *testing.F) {
 func FuzzSeries(f *testing.F) {
 	for _, seed := range []string{
 		`{"status":"success","data":[{"__name__":"up","pod":"a"},{"__name__":"up"}]}`,
-		`{"status":"success","data":[null]}`, `{"status":"success","data":[{"a":1}]}`, `{"status":"success","data":{}}`, `{"data":[[]]}`,
+		`{"status":"success","data":null}`, `{"status":"success","data":[null]}`, `{"status":"success","data":[{"a":1}]}`, `{"status":"success","data":{}}`, `{"data":[[]]}`,
 	} {
 		f.Add([]byte(seed))
 	}

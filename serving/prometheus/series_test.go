@@ -63,6 +63,7 @@ func TestLookup(t *testing.T) {
 		"partial": {
 			handler: answers("application/json", begins+`],"warnings":["a store is down"]}`), least: 1, reason: query.ReasonPartialResponse,
 		},
+		"null, which some servers answer for nothing": {handler: answers("application/json", `{"status":"success","data":null}`)},
 		"breaks off": {handler: answers("application/json", begins), least: 1, reason: query.ReasonMalformed},
 	}
 	for name, tc := range tests {
