@@ -272,8 +272,6 @@ func fallback(spec *v1alpha1.MetricFallback) *query.Fallback {
 // stays the same for everyone.
 func (d *declared) read(series labels.Selector) query.MetricQuery {
 	mq := d.MetricQuery
-	if series != nil && !series.Empty() {
-		mq.Select = series
-	}
+	mq.Select = selectSeries(series, false)
 	return mq
 }

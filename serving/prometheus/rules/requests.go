@@ -132,7 +132,7 @@ func externalQuery(b *binding, namespace string, series labels.Selector) (query.
 	}
 	mq, err := b.newQuery(q, namespace)
 	if err == nil && !q.selectsEverywhere(mq.Query.Expression) {
-		mq.Select = selectPresent(series)
+		mq.Select = selectSeries(series, true)
 	}
 	return mq, err
 }

@@ -9,6 +9,7 @@ import (
 
 	promlabels "github.com/prometheus/prometheus/model/labels"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
 )
@@ -52,33 +53,41 @@ func (q *templateInput) replacedNegation(expression string) (promql.Matcher, boo
 	return promql.Matcher{}, false
 }
 
-// presentSelector applies only the requirements on labels that are present: the query may have
-// aggregated the others away.
-type presentSelector struct {
+// seriesSelector selects as PromQL does: a missing label has the empty value.
+type seriesSelector struct {
 	labels.Selector
 	requirements labels.Requirements
+	// present applies only the requirements on labels that are present: the query may have
+	// aggregated the others away.
+	present bool
 }
 
-// selectPresent returns nil for an empty selector.
-func selectPresent(s labels.Selector) labels.Selector {
+// selectSeries returns nil for an empty selector.
+func selectSeries(s labels.Selector, present bool) labels.Selector {
 	if s == nil || s.Empty() {
 		return nil
 	}
 	requirements, _ := s.Requirements()
-	return &presentSelector{s, requirements}
+	return &seriesSelector{s, requirements, present}
 }
 
-func (s *presentSelector) Matches(l labels.Labels) bool {
-	for i := range s.requirements {
-		if r := &s.requirements[i]; l.Has(r.Key()) && !r.Matches(l) {
+func (s *seriesSelector) Matches(l labels.Labels) bool {
+	return !slices.ContainsFunc(s.requirements, func(r labels.Requirement) bool {
+		value, present := l.Lookup(r.Key())
+		switch operator := r.Operator(); {
+		case s.present && !present:
 			return false
+		case operator == selection.Exists:
+			return value == ""
+		case operator == selection.DoesNotExist:
+			return present // even if it is empty: policies count on that
 		}
-	}
-	return true
+		return !r.Matches(labels.Set{r.Key(): value})
+	})
 }
 
-func (s *presentSelector) DeepCopySelector() labels.Selector {
-	return selectPresent(s.Selector.DeepCopySelector())
+func (s *seriesSelector) DeepCopySelector() labels.Selector {
+	return selectSeries(s.Selector.DeepCopySelector(), s.present)
 }
 
 // valuesByLabel returns the values of each label for the template. If several requirements are on

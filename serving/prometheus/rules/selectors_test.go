@@ -8,10 +8,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	promlabels "github.com/prometheus/prometheus/model/labels"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
@@ -89,6 +91,9 @@ func TestValuesAreSelected(t *testing.T) {
 	if s := read(`max(lag{<<.LabelMatchers>>}) by (env)`, "env=prod"); s != nil {
 		t.Errorf("the query selects already, and the values are selected by %s", s)
 	}
+	if s := read(`max(lag{<<.LabelMatchers>>})`, "verb=,team!="); s != nil {
+		t.Errorf("the query selects empty values already, and the values are selected by %s", s)
+	}
 	if s := read(`max(lag{<<.LabelMatchers>>}) by (env)`, ""); s != nil {
 		t.Errorf("without a selector: %s", s)
 	}
@@ -106,6 +111,45 @@ func TestValuesAreSelected(t *testing.T) {
 		} {
 			if s.Matches(test.labels) != test.want || s.DeepCopySelector().Matches(test.labels) != test.want {
 				t.Errorf("%s: %v is selected: %v", metricsQuery, test.labels, !test.want)
+			}
+		}
+	}
+}
+
+// A selector selects the values of a declared metric as that of a rule selects series: a missing label has
+// the empty value.
+func TestDeclaredValuesAreSelectedLikeSeries(t *testing.T) {
+	c := newCatalog(t, backend(nil, nil))
+	c.Declare([]*v1alpha1.CustomMetric{customMetric("shop", "hits", "hits")}, []*v1alpha1.ExternalMetric{externalMetric("shop", "jobs", "jobs")})
+	series := []labels.Set{{}, {"verb": ""}, {"verb": "GET"}, {"verb": "PUT"}}
+	for _, text := range []string{
+		"verb=", "verb!=", "verb=GET", "verb!=GET", "verb", "!verb", "verb in (,GET)", "verb notin (,GET)", "verb in (GET,PUT)", "verb notin (GET,PUT)",
+		"verb!=,verb!=GET", "verb=,other=", "other!=", "verb=GET,!other",
+	} {
+		r := pods("shop", "hits", "a")
+		r.Series = selector(t, text)
+		custom, _, err := c.ObjectQuery(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		external, err := c.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "jobs", Series: r.Series})
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked, err := promql.FromSelector(r.Series)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, of := range series {
+			// An ExternalMetric may give a label the empty value; it exists for !label, see policy.Implies.
+			want := text != "!verb" || !of.Has("verb")
+			for _, s := range asked {
+				want = want && promlabels.MustNewMatcher(s.Type, s.Label, s.Value).Matches(of[s.Label])
+			}
+			for kind, s := range map[string]labels.Selector{"custom": custom.Select, "external": external.Select, "copied": custom.Select.DeepCopySelector()} {
+				if got := s.Matches(of); got != want {
+					t.Errorf("%s, %s: %v is selected: %v, and of a rule %v", kind, text, of, got, want)
+				}
 			}
 		}
 	}
