@@ -136,6 +136,14 @@ type DeclaredMetricSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="interval must be between 1s and 1h"
 	Interval *metav1.Duration `json:"interval,omitempty"`
 
+	// What happens if one of several series has no value: NaN, an infinity, or a number
+	// beyond ±9.2e15. Reject: an ExternalMetric has no value, nor has an object whose series
+	// are combined (duplicates), and errors name the series. Omit: the other series are
+	// served, and autoscalers scale by these alone. Default: Reject.
+	// +optional
+	// +kubebuilder:validation:Enum=Reject;Omit
+	InvalidValues InvalidValuesPolicy `json:"invalidValues,omitempty"`
+
 	// Value to serve while the source fails. Default: none; clients get an error, and
 	// autoscalers do not scale down.
 	// +optional

@@ -139,7 +139,24 @@ type MetricRule struct {
 	// Default: false; a series with NaN has no value.
 	// +optional
 	NaNAsZero bool `json:"nanAsZero,omitempty"`
+
+	// What happens if one of several series has no value: NaN without nanAsZero, an
+	// infinity, or a number beyond ±9.2e15. Reject: an external metric has no value, nor has
+	// an object whose series are combined (duplicates), and errors name the series. Omit: the
+	// other series are served, and autoscalers scale by these alone. Default: Reject.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	InvalidValues InvalidValuesPolicy `json:"invalidValues,omitempty"`
 }
+
+// InvalidValuesPolicy is what happens if one of several series has no value.
+type InvalidValuesPolicy string
+
+// With Reject there is no value of all series, with Omit that of the others.
+const (
+	InvalidValuesReject InvalidValuesPolicy = "Reject"
+	InvalidValuesOmit   InvalidValuesPolicy = "Omit"
+)
 
 // RuleInterval is a duration that is validated with its rule, not by the CRD's schema.
 type RuleInterval string

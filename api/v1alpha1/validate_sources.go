@@ -301,6 +301,14 @@ func (i RuleInterval) Duration(fallback time.Duration) (time.Duration, error) {
 	return interval, nil
 }
 
+// Validate returns an error if the policy is invalid. Empty means InvalidValuesReject.
+func (p InvalidValuesPolicy) Validate() error {
+	if p == "" || p == InvalidValuesReject || p == InvalidValuesOmit {
+		return nil
+	}
+	return fmt.Errorf("invalidValues is %q: it must be Reject or Omit", p)
+}
+
 // Known reports whether the policy is valid. Empty means DuplicatesReject.
 func (p DuplicatesPolicy) Known() bool {
 	switch p {

@@ -109,6 +109,13 @@ func external(e *v1alpha1.MetricExplanation) {
 	e.SeriesCount, e.ValueCount = 1, 1
 }
 
+func notWhole(e *v1alpha1.MetricExplanation) {
+	external(e)
+	e.Series, e.SeriesCount = append(e.Series, v1alpha1.ExplainedSeries{Labels: map[string]string{"queue": "c"}, Value: "+Inf"}), 2
+	e.Values, e.ValueCount = nil, 0
+	e.Omitted = []v1alpha1.ExplainedOmission{{Labels: map[string]string{"queue": "c"}, Reason: "Infinite", Message: "the value is infinite"}}
+}
+
 const (
 	custom = "custom.metrics.k8s.io/v1beta2"
 	ext    = "external.metrics.k8s.io/v1beta1"
@@ -178,6 +185,12 @@ func TestExplainMetric(t *testing.T) {
 			args:    []string{"depth", "-n", "shop", "-o", "json"},
 			answers: map[string]any{custom + "/namespaces/shop/metrics/depth": explanation(external)},
 			asked:   []string{custom + "/namespaces/shop/metrics/depth?explain=true"},
+		},
+		"external-not-whole": {
+			args:    []string{"depth", "--external"},
+			answers: map[string]any{ext + "/namespaces/default/depth": explanation(notWhole)},
+			code:    output.NotMet,
+			asked:   []string{ext + "/namespaces/default/depth?explain=true"},
 		},
 		"external-with-a-slash": {
 			args:    []string{"mail/queue", "--external", "-l", "queue=a"},

@@ -66,6 +66,8 @@ func (e *Explained) values(root *output.Node, now time.Time) {
 	switch {
 	case e.ValueCount == 0 && e.Failure != nil:
 		heading = output.Cell{Text: "none; clients get the error", Tone: output.Bad}
+	case e.ValueCount == 0 && len(e.Omitted) > 0 && e.Object == "" && e.ObjectLabel == "":
+		heading = output.Cell{Text: "none, as a series has none; clients get that as an error, unless invalidValues is Omit", Tone: output.Bad}
 	case e.ValueCount == 0:
 		heading = output.Cell{Text: "none", Tone: output.Bad}
 	case e.Fallback:

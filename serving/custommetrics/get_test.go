@@ -5,12 +5,14 @@ package custommetrics
 
 import (
 	"encoding/json"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/metrics/pkg/apis/custom_metrics/v1beta2"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
@@ -189,6 +191,56 @@ func TestRefusals(t *testing.T) {
 }
 
 // TestSelected: one object that a selector selects is not one that is named.
+// TestCombinedValues: an object of which one series has no value has none, unless the rest is to be served,
+// and other objects have theirs.
+func TestCombinedValues(t *testing.T) {
+	infinite := []query.Sample{
+		{Labels: map[string]string{"object": "web-1", "code": "200"}, Value: 5, Time: t0},
+		{Labels: map[string]string{"object": "web-1", "code": "500"}, Value: math.Inf(1), Time: t0},
+		{Labels: map[string]string{"object": "web-2"}, Value: 3, Time: t0},
+	}
+	const (
+		all, one = "/namespaces/shop/pods/*/hits", "/namespaces/shop/pods/web-1/hits"
+		why      = `: Infinite: of its series {code="500",object="web-1"} the value is infinite`
+	)
+	for name, test := range map[string]struct {
+		omit bool
+		path string
+		code int
+		// want are the values, or the error.
+		want, warning string
+	}{
+		"all":           {false, all, 200, "web-2=3", `metric "hits" of pods "web-1" has no value` + why},
+		"one":           {false, one, 404, `metric "hits" of pods "web-1" in namespace "shop" has no value` + why, ""},
+		"all, the rest": {true, all, 200, "web-1=5 web-2=3", ""},
+		"one, the rest": {true, one, 200, "web-1=5", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.samples["pods/hits"], w.duplicates, w.omitInvalid = infinite, query.DuplicatesMinimum, test.omit
+			got := serve(t, w).do(t, http.MethodGet, root("v1beta2")+test.path, "")
+			var body struct {
+				Message string
+				Items   []v1beta2.MetricValue
+			}
+			if err := json.Unmarshal(got.body, &body); err != nil {
+				t.Fatal(err)
+			}
+			var values []string
+			for i := range body.Items {
+				values = append(values, body.Items[i].DescribedObject.Name+"="+body.Items[i].Value.String())
+			}
+			var warning string
+			if all, _ := net.ParseWarningHeaders(got.header.Values("Warning")); len(all) > 0 {
+				warning = all[0].Text
+			}
+			if text := body.Message + strings.Join(values, " "); got.code != test.code || text != test.want || warning != test.warning {
+				t.Errorf("%d %s, warning %s", got.code, text, warning)
+			}
+		})
+	}
+}
+
 func TestSelected(t *testing.T) {
 	w := newWorld()
 	server := serve(t, w)

@@ -43,6 +43,9 @@ type world struct {
 	samples map[string][]query.Sample
 	window  time.Duration
 	failure error
+	// duplicates and omitInvalid are those of each MetricQuery.
+	duplicates  query.Duplicates
+	omitInvalid bool
 	// asked counts evaluations by expression.
 	asked map[string]int
 	// read is the newest request to ObjectQuery.
@@ -165,6 +168,8 @@ func (w *world) ObjectQuery(r query.ObjectRequest) (query.MetricQuery, query.Obj
 		Origin:      "spec.customMetrics.rules[0]",
 		Window:      w.window,
 		ObjectLabel: "object",
+		Duplicates:  w.duplicates,
+		OmitInvalid: w.omitInvalid,
 	}, metric, nil
 }
 

@@ -7,7 +7,6 @@ package explain
 
 import (
 	"context"
-	"errors"
 	"math"
 	"strconv"
 
@@ -50,28 +49,21 @@ func Explain(ctx context.Context, querier query.Querier, r Request) *v1alpha1.Me
 	}
 	result, err := querier.Query(ctx, mq.Query)
 	if err != nil {
-		e.Failure = failure(err)
+		reason, message := query.ReasonOf(err, string(query.ReasonInternal))
+		e.Failure = &v1alpha1.ExplainedFailure{Reason: reason, Message: message}
 	} else {
 		e.Evaluated = metav1.NewMicroTime(result.Time)
 		e.Window = metav1.Duration{Duration: mq.Window}
 		e.Warnings = result.Warnings
 		r.addSeries(e, result.Samples)
 	}
-	values, err := mq.Values(result, err, r.Objects...)
-	if err != nil {
+	values, _ := mq.Values(result, err, r.Objects...)
+	if values == nil {
 		return e // which is the failure
 	}
 	e.Fallback = values.SourceError != nil
 	r.addValues(e, values)
 	return e
-}
-
-func failure(err error) *v1alpha1.ExplainedFailure {
-	var f *query.Failure
-	if errors.As(err, &f) {
-		return &v1alpha1.ExplainedFailure{Reason: string(f.Reason), Message: f.Message}
-	}
-	return &v1alpha1.ExplainedFailure{Reason: string(query.ReasonInternal), Message: err.Error()}
 }
 
 func (r *Request) addSeries(e *v1alpha1.MetricExplanation, samples []query.Sample) {

@@ -113,6 +113,21 @@ func TestExplain(t *testing.T) {
 				e.ValueCount = 1
 			},
 		},
+		"external, of which one series has no value": {
+			request: Request{MetricQuery: external, Series: labels.SelectorFromSet(labels.Set{"team": "shop"})},
+			querier: querier{answer: &query.Result{Time: at, Samples: []query.Sample{
+				sample(4, "queue", "red"), sample(math.Inf(1), "queue", "blue"),
+			}}},
+			want: func(e *v1alpha1.MetricExplanation) {
+				e.Evaluated = micro
+				e.Series = []v1alpha1.ExplainedSeries{
+					{Labels: map[string]string{"queue": "red"}, Value: "4", Time: micro},
+					{Labels: map[string]string{"queue": "blue"}, Value: "+Inf", Time: micro},
+				}
+				e.SeriesCount = 2
+				e.Omitted = []v1alpha1.ExplainedOmission{{Labels: map[string]string{"queue": "blue", "team": "shop"}, Reason: "Infinite"}}
+			},
+		},
 		"nothing": {
 			request: Request{MetricQuery: external},
 			querier: querier{answer: &query.Result{Time: at}},

@@ -19,6 +19,8 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/metrics/pkg/apis/external_metrics/v1beta1"
 	externalclient "k8s.io/metrics/pkg/client/external_metrics"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
 // values are the labels and values of a list, in order.
@@ -128,7 +130,11 @@ func TestNamespaces(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	w := newWorld(t)
 	w.add("nothing_fits", sample(math.NaN(), nil), sample(math.Inf(1), labels.Set{"a": "b"}))
-	w.add("some_fit", sample(math.NaN(), nil), sample(1, labels.Set{"a": "b"}))
+	lag := []query.Sample{sample(4, labels.Set{"partition": "0"}), sample(math.Inf(1), labels.Set{"partition": "1"}), sample(3, labels.Set{"partition": "2"})}
+	w.add("lag_seconds", lag...)
+	w.add("rest_of_lag_seconds", lag...)
+	const notWhole = `external metric \"lag_seconds\" (spec.externalMetrics.rules[0]): there is no value, since the series {partition=\"1\"} has none: ` +
+		`Infinite: the value is infinite; correct the query, or set invalidValues to Omit in spec.externalMetrics.rules[0], which serves the other series`
 	w.add("empty")
 	tests := map[string]struct {
 		method, path string
@@ -137,7 +143,10 @@ func TestRefusals(t *testing.T) {
 	}{
 		"a selector that does not parse": {path: path("queue_length", "?labelSelector=a+b+c"), code: http.StatusBadRequest},
 		"no value fits":                  {path: path("nothing_fits", ""), code: http.StatusNotFound, says: "Infinite: the value is infinite (and 1 series more"},
-		"some values fit":                {path: path("some_fit", ""), code: http.StatusOK, says: `"value":"1"`},
+		"one series has no value":        {path: path("lag_seconds", ""), code: http.StatusNotFound, says: notWhole},
+		"of a watch":                     {path: path("lag_seconds", "?watch=true"), code: http.StatusNotFound, says: "Infinite: the value is infinite; correct"},
+		"others are selected":            {path: path("lag_seconds", "?labelSelector=partition!%3D1"), code: http.StatusOK, says: `"value":"3"`},
+		"the rest is served":             {path: path("rest_of_lag_seconds", ""), code: http.StatusOK, says: `"value":"4"},{`},
 		"no series":                      {path: path("empty", ""), code: http.StatusOK, says: `"items":[]`},
 		"POST":                           {method: http.MethodPost, path: path("queue_length", ""), code: http.StatusMethodNotAllowed},
 		"DELETE":                         {method: http.MethodDelete, path: path("status", ""), code: http.StatusMethodNotAllowed},

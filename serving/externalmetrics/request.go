@@ -64,9 +64,6 @@ func (r *metricRequest) List(ctx context.Context, options *metainternalversion.L
 	if err != nil {
 		return nil, fmt.Errorf("external metric %q (%s): %w", r.metric, mq.Origin, err)
 	}
-	if err := noValueError(r.metric, values); err != nil {
-		return nil, err
-	}
 	valueapi.Warn(ctx, values, r.omitted)
 	return newList(r.metric, values), nil
 }

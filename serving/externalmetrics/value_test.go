@@ -36,14 +36,14 @@ func warnings(t *testing.T, response *http.Response) []string {
 // TestWarnings: what is left out, or stands in for a value, is told of.
 func TestWarnings(t *testing.T) {
 	w := newWorld(t)
-	w.add("some_fit", sample(math.NaN(), labels.Set{"queue": "a"}), sample(1, labels.Set{"queue": "b"}))
+	w.add("rest_fits", sample(math.NaN(), labels.Set{"queue": "a"}), sample(1, labels.Set{"queue": "b"}))
 	tests := map[string]struct {
 		path string
 		want []string
 	}{
 		"all fit":  {path("queue_length", ""), nil},
-		"some fit": {path("some_fit", ""), []string{`the series {queue=a} of external metric "some_fit" has no value: NaN: the value is NaN (not a number, such as 0/0)`}},
-		"selected": {path("some_fit", "?labelSelector=queue%3Db"), nil},
+		"some fit": {path("rest_fits", ""), []string{`the series {queue=a} of external metric "rest_fits" has no value: NaN: the value is NaN (not a number, such as 0/0)`}},
+		"selected": {path("rest_fits", "?labelSelector=queue%3Db"), nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -4,10 +4,8 @@
 package externalmetrics
 
 import (
-	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -39,24 +37,6 @@ func newValue(metric string, window time.Duration, v *query.Value) *external_met
 		value.MetricLabels = map[string]string{}
 	}
 	return value
-}
-
-// noValueError returns why a metric has no value although it has series, such as the one series
-// of a quotient that is NaN; nil if it has some values, or no series. An empty list would not
-// give the reason.
-func noValueError(metric string, values *query.Values) error {
-	if len(values.Items) > 0 || values.Omissions == 0 {
-		return nil
-	}
-	err := apierrors.NewNotFound(external_metrics.Resource(escape(metric)), "")
-	err.ErrStatus.Message = fmt.Sprintf("external metric %q has no value: ", metric)
-	if first := values.Omission(""); first != nil {
-		err.ErrStatus.Message += first.Error()
-	}
-	if values.Omissions > 1 {
-		err.ErrStatus.Message += fmt.Sprintf(" (and %d series more without a value)", values.Omissions-1)
-	}
-	return err
 }
 
 var columns = []metav1.TableColumnDefinition{

@@ -73,6 +73,7 @@ func (f fakeMetrics) ExternalQuery(r query.ExternalRequest) (query.MetricQuery, 
 	if strings.HasPrefix(r.Metric, "rate") {
 		mq.Window = 2 * time.Minute
 	}
+	mq.OmitInvalid = strings.HasPrefix(r.Metric, "rest")
 	return mq, nil
 }
 

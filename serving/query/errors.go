@@ -111,6 +111,20 @@ func (e *EvaluationError) Unwrap() []error {
 	return []error{e.Failure}
 }
 
+// ReasonOf returns the reason and the message of an error of Values: those of a Failure, or why a
+// series has no value; for any other error the given reason.
+func ReasonOf(err error, other string) (reason, message string) {
+	var f *Failure
+	var o *Omission
+	switch {
+	case errors.As(err, &f):
+		return string(f.Reason), f.Message
+	case errors.As(err, &o):
+		return string(o.Reason), err.Error()
+	}
+	return other, err.Error()
+}
+
 // maxMessage limits the message of a failure, in bytes.
 const maxMessage = 500
 

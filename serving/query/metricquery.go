@@ -113,6 +113,8 @@ type MetricQuery struct {
 	Duplicates Duplicates
 	// NaNAsZero replaces NaN with zero, as prometheus-adapter does.
 	NaNAsZero bool
+	// OmitInvalid serves the other series of an external metric or an object if one has no value.
+	OmitInvalid bool
 	// Fallback replaces the values of a failing source; may be nil.
 	Fallback *Fallback
 	// Problems is updated by Values; may be nil.
@@ -167,6 +169,9 @@ func (m *MetricQuery) fallbackValues(err error, objects []string) (*Values, erro
 		return nil, err
 	}
 	v := m.read(last, objects)
+	if m.reject(v) != nil {
+		return nil, err
+	}
 	v.SourceError = failed
 	return v, nil
 }

@@ -7,13 +7,18 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 // Value is one value of a metric.
@@ -112,7 +117,8 @@ func (v *Values) omit(object string, labels map[string]string, reason OmitReason
 
 // Values reads the values of a metric from what a Querier returned. The error is the one
 // given, unless there is a Fallback for it; a BadRequest wraps it if the source cannot parse the
-// client's selector.
+// client's selector. If an external metric has no value since some of its series have none, the
+// error is a NotFound that wraps the first Omission, and the values have all of them and no Items.
 //
 // If ObjectLabel is set, only the given objects are read and reported, each of which is given
 // once, and a static fallback has a value for each. Nil reads all objects of the result.
@@ -126,7 +132,29 @@ func (m *MetricQuery) Values(result *Result, err error, objects ...string) (*Val
 	}
 	v := m.read(result, objects)
 	m.Problems.observe(m, result, nil, v, objects)
-	return v, nil
+	return v, m.reject(v)
+}
+
+const maxLabels = 500 // bytes of a series' labels in a message
+
+// reject removes the values of an external metric if one of its series has none, and returns that as
+// an error: autoscalers add the values, and would scale down by a sum of the rest.
+func (m *MetricQuery) reject(v *Values) error {
+	rest := len(v.Items)
+	if m.Object != "" || m.ObjectLabel != "" || v.Omissions == 0 || m.OmitInvalid && rest > 0 {
+		return nil
+	}
+	v.Items = nil
+	first, more := &v.Omitted[0], "; correct the query"
+	if rest > 0 {
+		more += fmt.Sprintf(", or set invalidValues to Omit in %s, which serves the other series", m.Origin)
+	}
+	if v.Omissions > 1 {
+		more = fmt.Sprintf(" (and %d series more without a value)%s", v.Omissions-1, more)
+	}
+	status := apierrors.NewNotFound(schema.GroupResource{}, "")
+	status.ErrStatus.Message = fmt.Sprintf("there is no value, since the series %s has none", text.Printable(labelKey(first.Labels), maxLabels))
+	return fmt.Errorf("%w: %w%s", status, first, more)
 }
 
 func (m *MetricQuery) read(result *Result, objects []string) *Values {
@@ -198,35 +226,57 @@ func (m *MetricQuery) combine(v *Values, samples []keyedSample) {
 			"the result has %d series %s: aggregate in the query, or set how to combine them in %s (duplicates)", len(samples), what, m.Origin))
 		return
 	}
-	value, at := m.number(first.sample), first.sample.Time
-	for _, k := range samples[1:] {
-		// NaN stays NaN: a missing part is not made up.
-		switch next := m.number(k.sample); m.Duplicates {
-		case DuplicatesMinimum:
-			value = min(value, next)
-		case DuplicatesMaximum:
-			value = max(value, next)
-		default:
-			value += next
-		}
-		if k.sample.Time.Before(at) {
-			at = k.sample.Time
-		}
-	}
-	if m.Duplicates == DuplicatesAverage {
-		value /= float64(len(samples))
-	}
+	value, at, invalid := m.joined(samples)
 	q, ok := quantity(value)
 	if !ok {
 		reason, message := omitReason(value)
+		if invalid != nil && len(samples) > 1 {
+			message = fmt.Sprintf("of its series %s %s", text.Printable(labelKey(invalid.Labels), maxLabels), message)
+		}
 		v.omit(first.object, first.labels, reason, message)
 		return
+	}
+	if invalid != nil {
+		reason, message := omitReason(m.number(invalid))
+		v.omit("", invalid.Labels, reason, message) // the object has a value
 	}
 	item := Value{Object: first.object, Labels: first.labels, Quantity: q, Time: at}
 	if len(samples) > 1 && first.object != "" {
 		item.Labels = nil
 	}
 	v.Items = append(v.Items, item)
+}
+
+// joined returns the value that samples have together, with the earliest time, and the first one without
+// a usable number. That is their value, too, unless the rest is: the minimum of 5 and +Inf is not 5.
+func (m *MetricQuery) joined(samples []keyedSample) (value float64, at time.Time, invalid *Sample) {
+	n := 0.0
+	for _, k := range samples {
+		next := m.number(k.sample)
+		switch {
+		case math.IsNaN(next) || math.Abs(next) > maxQuantity:
+			invalid = cmp.Or(invalid, k.sample)
+			continue
+		case n == 0:
+			value, at = next, k.sample.Time
+		case m.Duplicates == DuplicatesMinimum:
+			value = min(value, next)
+		case m.Duplicates == DuplicatesMaximum:
+			value = max(value, next)
+		default:
+			value += next
+		}
+		if n++; k.sample.Time.Before(at) {
+			at = k.sample.Time
+		}
+	}
+	switch {
+	case invalid != nil && (n == 0 || !m.OmitInvalid):
+		value = m.number(invalid)
+	case m.Duplicates == DuplicatesAverage:
+		value /= n
+	}
+	return value, at, invalid
 }
 
 // number returns a sample's value, with NaNAsZero applied.

@@ -10,6 +10,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,6 +59,11 @@ func TestValues(t *testing.T) {
 		r.Duplicates = d
 		return r
 	}
+	omitting := func(mq MetricQuery) MetricQuery {
+		mq.OmitInvalid = true
+		return mq
+	}
+	infinite := []Sample{sampleOf(5, "pod", "a", "x", "1"), sampleOf(math.Inf(1), "pod", "a", "x", "2"), sampleOf(3, "pod", "b")}
 	twice := []Sample{sampleOf(1, "pod", "a", "code", "200"), tenSecondsOlder(sampleOf(4, "pod", "a", "code", "500")), sampleOf(3, "pod", "b")}
 	tests := map[string]struct {
 		mq      MetricQuery
@@ -82,9 +88,20 @@ func TestValues(t *testing.T) {
 		"too large":                {pods, []Sample{sampleOf(1e300, "pod", "a"), sampleOf(-1e300, "pod", "b")}, []string{"no a: TooLarge", "no b: TooLarge"}},
 		"NaN among what is summed": {with(DuplicatesSum), []Sample{sampleOf(1, "pod", "a", "x", "1"), sampleOf(math.NaN(), "pod", "a", "x", "2")}, []string{"no a: NaN"}},
 		"NaN has no maximum":       {with(DuplicatesMaximum), []Sample{sampleOf(1, "pod", "a", "x", "1"), sampleOf(math.NaN(), "pod", "a", "x", "2")}, []string{"no a: NaN"}},
-		"a sum that is too large":  {with(DuplicatesSum), []Sample{sampleOf(math.MaxFloat64, "pod", "a", "x", "1"), sampleOf(math.MaxFloat64, "pod", "a", "x", "2")}, []string{"no a: Infinite"}},
-		"infinities cancel out to no number": {with(DuplicatesSum), []Sample{sampleOf(math.Inf(1), "pod", "a", "x", "1"), sampleOf(math.Inf(-1), "pod", "a", "x", "2")},
-			[]string{"no a: NaN"}},
+		"a sum that is too large":  {with(DuplicatesSum), []Sample{sampleOf(9e15, "pod", "a", "x", "1"), sampleOf(9e15, "pod", "a", "x", "2")}, []string{"no a: TooLarge"}},
+		"+Inf has no minimum":      {with(DuplicatesMinimum), infinite, []string{"b=3", "no a: Infinite"}},
+		"-Inf has no maximum": {with(DuplicatesMaximum), []Sample{sampleOf(5, "pod", "a", "x", "1"), sampleOf(math.Inf(-1), "pod", "a", "x", "2"), sampleOf(3, "pod", "b")},
+			[]string{"b=3", "no a: Infinite"}},
+		"too large among what is summed": {with(DuplicatesSum), []Sample{sampleOf(1e300, "pod", "a", "x", "1"), sampleOf(-1e300, "pod", "a", "x", "2")}, []string{"no a: TooLarge"}},
+		"infinities do not cancel out": {with(DuplicatesSum), []Sample{sampleOf(math.Inf(1), "pod", "a", "x", "1"), sampleOf(math.Inf(-1), "pod", "a", "x", "2")},
+			[]string{"no a: Infinite"}},
+		"one object, one series infinite":     {MetricQuery{Object: "web", Duplicates: DuplicatesMinimum}, infinite, []string{"no web: Infinite"}},
+		"the rest is served, of the minimum":  {omitting(with(DuplicatesMinimum)), infinite, []string{"a=5", "b=3", "no : Infinite"}},
+		"the rest is served, of the average":  {omitting(with(DuplicatesAverage)), infinite, []string{"a=5", "b=3", "no : Infinite"}},
+		"the rest is served, of one object":   {omitting(MetricQuery{Object: "web", Duplicates: DuplicatesSum}), infinite, []string{"web=8", "no : Infinite"}},
+		"the rest is served, but is nothing":  {omitting(pods), []Sample{sampleOf(math.NaN(), "pod", "a"), sampleOf(1, "pod", "b")}, []string{"b=1", "no a: NaN"}},
+		"the rest is served, its time, too":   {omitting(with(DuplicatesSum)), []Sample{tenSecondsOlder(sampleOf(math.NaN(), "pod", "a", "x", "1")), sampleOf(2, "pod", "a", "x", "2")}, []string{"a=2", "no : NaN"}},
+		"the rest is served, but not of each": {omitting(pods), twice, []string{"b=3", "no a: Duplicate"}},
 		"selected": {MetricQuery{ObjectLabel: "pod", Select: labels.SelectorFromSet(labels.Set{"verb": "get"})}, []Sample{sampleOf(1, "pod", "a", "verb", "get"), sampleOf(2, "pod", "a", "verb", "put")},
 			[]string{"a=1"}},
 		"selected by a label that is added": {MetricQuery{Labels: map[string]string{"team": "t"}, Select: labels.SelectorFromSet(labels.Set{"team": "t"})}, []Sample{sampleOf(1)},
@@ -93,8 +110,6 @@ func TestValues(t *testing.T) {
 			[]string{`{queue="a"}=1`, `{queue="b",zone="x"}=2`}},
 		"external, without labels":   {MetricQuery{}, []Sample{sampleOf(2)}, []string{"{}=2"}},
 		"external, with more labels": {MetricQuery{Labels: map[string]string{"team": "t", "queue": "all"}}, []Sample{sampleOf(2, "queue", "b")}, []string{`{queue="all",team="t"}=2`}},
-		"external, made the same": {MetricQuery{Labels: map[string]string{"queue": "all"}}, []Sample{sampleOf(2, "queue", "a"), sampleOf(3, "queue", "b")},
-			[]string{"no : Duplicate"}},
 		"external, made the same and summed": {MetricQuery{Labels: map[string]string{"queue": "all"}, Duplicates: DuplicatesSum}, []Sample{sampleOf(2, "queue", "a"), sampleOf(3, "queue", "b")},
 			[]string{`{queue="all"}=5`}},
 		"external, labels that look like others": {MetricQuery{}, []Sample{sampleOf(1, "a", `x",b="y`), sampleOf(2, "a", "x", "b", "y")},
@@ -116,6 +131,69 @@ func TestValues(t *testing.T) {
 			}
 			if fmt.Sprint(test.samples) != before {
 				t.Error("the answer was changed, which is shared")
+			}
+		})
+	}
+}
+
+// TestExternalMetricsAreWhole: autoscalers add the values of an external metric, so one series without a
+// value leaves it without any; the error names the series, and what to do.
+func TestExternalMetricsAreWhole(t *testing.T) {
+	const (
+		infinite = `there is no value, since the series {partition="1"} has none: Infinite: the value is infinite`
+		omit     = "; correct the query, or set invalidValues to Omit in rules[0], which serves the other series"
+	)
+	lag := func(values ...float64) []Sample {
+		var samples []Sample
+		for i, v := range values {
+			samples = append(samples, sampleOf(v, "partition", fmt.Sprint(i)))
+		}
+		return samples
+	}
+	external, omitting := MetricQuery{}, MetricQuery{OmitInvalid: true}
+	long := strings.Repeat("x", 10_000)
+	tests := map[string]struct {
+		mq      MetricQuery
+		samples []Sample
+		values  []string
+		err     string
+	}{
+		"whole":                 {external, lag(4, 2, 3), []string{`{partition="0"}=4`, `{partition="1"}=2`, `{partition="2"}=3`}, ""},
+		"no series":             {external, nil, nil, ""},
+		"one infinite":          {external, lag(4, math.Inf(1), 3), []string{"no : Infinite"}, infinite + omit},
+		"one NaN":               {external, lag(4, 2, math.NaN()), []string{"no : NaN"}, `there is no value, since the series {partition="2"} has none: NaN: the value is NaN (not a number, such as 0/0)` + omit},
+		"NaN as zero":           {MetricQuery{NaNAsZero: true}, lag(4, math.NaN()), []string{`{partition="0"}=4`, `{partition="1"}=0`}, ""},
+		"several":               {external, lag(4, math.Inf(-1), math.NaN()), []string{"no : Infinite", "no : NaN"}, infinite + " (and 1 series more without a value)" + omit},
+		"none has a value":      {external, lag(math.NaN()), []string{"no : NaN"}, `there is no value, since the series {partition="0"} has none: NaN: the value is NaN (not a number, such as 0/0); correct the query`},
+		"the rest is served":    {omitting, lag(4, math.Inf(1), 3), []string{`{partition="0"}=4`, `{partition="2"}=3`, "no : Infinite"}, ""},
+		"there is no rest":      {omitting, lag(math.NaN()), []string{"no : NaN"}, `there is no value, since the series {partition="0"} has none: NaN: the value is NaN (not a number, such as 0/0); correct the query`},
+		"only others are whole": {MetricQuery{Select: labels.SelectorFromSet(labels.Set{"partition": "1"})}, lag(4, math.Inf(1), 3), []string{"no : Infinite"}, infinite + "; correct the query"},
+		"only others are not":   {MetricQuery{Select: labels.SelectorFromSet(labels.Set{"partition": "0"})}, lag(4, math.Inf(1), 3), []string{`{partition="0"}=4`}, ""},
+		"made the same": {MetricQuery{Labels: map[string]string{"partition": "all"}}, lag(2, 3), []string{"no : Duplicate"},
+			`there is no value, since the series {partition="all"} has none: Duplicate: the result has 2 series with these labels: aggregate in the query, or set how to combine them in rules[0] (duplicates); correct the query`},
+		"made the same, and one is not summed": {MetricQuery{Labels: map[string]string{"partition": "all"}, Duplicates: DuplicatesSum}, lag(2, math.Inf(1)), []string{"no : Infinite"},
+			`there is no value, since the series {partition="all"} has none: Infinite: of its series {partition="1"} the value is infinite; correct the query`},
+		"long labels": {external, []Sample{sampleOf(math.NaN(), "a\x1b", long)}, []string{"no : NaN"},
+			`there is no value, since the series {a?="` + strings.Repeat("x", 492) + `… has none: NaN: the value is NaN (not a number, such as 0/0); correct the query`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			test.mq.Origin = "rules[0]"
+			v, err := test.mq.Values(&Result{Time: t0, Samples: test.samples}, nil)
+			if diff := cmp.Diff(test.values, describeValues(v)); diff != "" {
+				t.Errorf("values (-want +got):\n%s", diff)
+			}
+			if test.err == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if err == nil || err.Error() != test.err || !apierrors.IsNotFound(err) {
+				t.Errorf("error %v, want %s", err, test.err)
+			}
+			if first := (&Omission{}); !errors.As(err, &first) || first.Reason != v.Omitted[0].Reason {
+				t.Errorf("the error does not have the reason: %v", first)
 			}
 		})
 	}
@@ -250,6 +328,10 @@ func TestFallback(t *testing.T) {
 		}
 		return o
 	}
+	withLast := func(err *EvaluationError, value float64) *EvaluationError {
+		err.LastResult.Samples = append(err.LastResult.Samples, sampleOf(value, "pod", "b"))
+		return err
+	}
 	tests := map[string]struct {
 		mq      MetricQuery
 		err     error
@@ -279,6 +361,7 @@ func TestFallback(t *testing.T) {
 			mq:  MetricQuery{ObjectLabel: "pod", Fallback: static(4), Select: labels.SelectorFromSet(labels.Set{"verb": "get"})},
 			err: failed(3, 0), objects: []string{"x"}, want: []string{"x=4"},
 		},
+		"last value that is not whole": {mq: MetricQuery{Fallback: last}, err: withLast(failed(3, time.Minute), math.Inf(1)), fails: true},
 		"static, too early":            {mq: MetricQuery{Fallback: static(4)}, err: failed(2, 0), fails: true},
 		"static, that is no number":    {mq: MetricQuery{Object: "web", Fallback: static(math.NaN())}, err: failed(3, 0), want: []string{"no web: NaN"}},
 		"without a number of failures": {mq: MetricQuery{Fallback: &Fallback{Static: static(4).Static}}, err: failed(1, 0), want: []string{"{}=4"}},

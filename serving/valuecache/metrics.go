@@ -8,6 +8,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
 const (
@@ -39,7 +40,7 @@ var (
 	}, []string{"group"})
 	failuresTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "failures_total",
-		Help: "Number of times that a watched metric got no new values, by the reason of the source's failure; " +
+		Help: "Number of times that a watched metric got no new values, by the reason of the source's failure, or why one of the metric's series has no value; " +
 			"NotRead where the metric does not exist any more, or its objects cannot be resolved.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"group", "reason"})
@@ -65,7 +66,10 @@ func newMeter(group string) *meter {
 	}
 }
 
-func (m *meter) fail(err error) { failuresTotal.WithLabelValues(m.group, reasonOf(err)).Inc() }
+func (m *meter) fail(err error) {
+	reason, _ := query.ReasonOf(err, "NotRead")
+	failuresTotal.WithLabelValues(m.group, reason).Inc()
+}
 
 // log logs a change of an entry, at a limited rate.
 func (s *Cache) log(message string, e *entry, more ...any) {

@@ -4,7 +4,6 @@
 package valuecache
 
 import (
-	"errors"
 	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
@@ -154,13 +153,4 @@ func (e *entry) newItems(values *query.Values) []*item {
 		}})
 	}
 	return items
-}
-
-// reasonOf returns the metric label of a failure.
-func reasonOf(err error) string {
-	var failure *query.Failure
-	if errors.As(err, &failure) {
-		return string(failure.Reason)
-	}
-	return "NotRead"
 }

@@ -171,6 +171,36 @@ func TestSourceFailsWhileWatched(t *testing.T) {
 	})
 }
 
+// A metric without a value since one of its series has none is to a watch what a source that fails is.
+func TestMetricThatIsNotWholeWhileWatched(t *testing.T) {
+	RegisterMetrics(metrics.NewKubeRegistry().MustRegister)
+	inWorld(t, func(t *testing.T, w *world) {
+		w.metricQuery.ObjectLabel, w.metricQuery.Labels = "", map[string]string{"team": "x"}
+		failures := func() float64 {
+			n, err := testutil.GetCounterMetricValue(failuresTotal.WithLabelValues(group, "Infinite"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		watcher, before := w.watch(""), failures()
+		w.check(watcher, "at first", "=1", "=2")
+		w.source.set(map[string]float64{"a": 5, "b": math.Inf(1)}, nil)
+		time.Sleep(2 * interval)
+		w.check(watcher, "while one series has no value")
+		if n := failures() - before; n != 2 {
+			t.Errorf("%v failures in two intervals", n)
+		}
+		time.Sleep(4 * interval)
+		if _, err := w.store.Subscribe(t.Context(), w.subscription()); err == nil || !strings.Contains(err.Error(), `the series {pod="b",team="x"} has none`) {
+			t.Errorf("begun when the values are old: %v", err)
+		}
+		w.source.set(map[string]float64{"a": 5, "b": 6}, nil)
+		time.Sleep(interval)
+		w.check(watcher, "when all have a value again", "=5", "=6")
+	})
+}
+
 func TestFirstWatchOfASourceThatFails(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.source.set(nil, down)
@@ -293,7 +323,7 @@ func TestRuleThatReadsInAnotherWay(t *testing.T) {
 		w.change(func() { w.metricQuery.ObjectLabel, w.metricQuery.Labels = "", map[string]string{"team": "x"} })
 		late := w.watch("")
 		w.check(late, "begun after a change", "=0", "=1")
-		w.change(func() { w.metricQuery.NaNAsZero = false })
+		w.change(func() { w.metricQuery.NaNAsZero, w.metricQuery.OmitInvalid = false, true })
 		w.store.Refresh()
 		again := w.watch("")
 		w.check(again, "when NaN is no value again", "=1")

@@ -188,17 +188,21 @@ func (c *Catalog) compileDeclaredQuery(d *declared, o *declaredObject) *problem 
 		// Manifests from a file were not validated by the schema.
 		return invalidf(ReasonInvalidInterval, "spec.interval is %s: it must be between %s and %s", i.Duration, v1alpha1.MinInterval, v1alpha1.MaxInterval)
 	}
+	if err := o.spec.InvalidValues.Validate(); err != nil {
+		return invalidf(ReasonInvalidValuesPolicy, "spec.%v", err)
+	}
 	e, err := declaredQuery(o, src)
 	if err != nil {
 		return invalidf(ReasonInvalidQuery, "spec.query: %v", err)
 	}
 	d.MetricQuery = query.MetricQuery{
-		Query:      query.Query{Source: src.name, Expression: e.text, Interval: src.intervalOr(o.spec.Interval), Tenant: o.meta.Namespace, Declared: true},
-		Origin:     d.path(),
-		Window:     e.window,
-		Labels:     o.labels,
-		Duplicates: query.DuplicatesReject,
-		Fallback:   fallback(o.spec.Fallback),
+		Query:       query.Query{Source: src.name, Expression: e.text, Interval: src.intervalOr(o.spec.Interval), Tenant: o.meta.Namespace, Declared: true},
+		Origin:      d.path(),
+		Window:      e.window,
+		Labels:      o.labels,
+		Duplicates:  query.DuplicatesReject,
+		OmitInvalid: o.spec.InvalidValues == v1alpha1.InvalidValuesOmit,
+		Fallback:    fallback(o.spec.Fallback),
 	}
 	if o.duplicate != "" {
 		d.MetricQuery.Duplicates = query.Duplicates(o.duplicate)

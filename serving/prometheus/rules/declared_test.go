@@ -53,6 +53,7 @@ func TestDeclaredMetrics(t *testing.T) {
 	custom.Spec.Fallback = &v1alpha1.MetricFallback{AfterFailures: ptr.To[int32](5), Value: ptr.To(resource.MustParse("1500m"))}
 	external := externalMetric("shop", "orders", `sum(orders)`)
 	external.Spec.Labels = map[string]string{"queue": "a"}
+	external.Spec.InvalidValues = v1alpha1.InvalidValuesOmit
 	external.Spec.Fallback = &v1alpha1.MetricFallback{LastValue: &v1alpha1.LastValueFallback{MaxAge: &metav1.Duration{Duration: time.Hour}}}
 	c.Declare([]*v1alpha1.CustomMetric{custom}, []*v1alpha1.ExternalMetric{external})
 
@@ -81,7 +82,7 @@ func TestDeclaredMetrics(t *testing.T) {
 	mq.Select = nil
 	if diff := cmp.Diff(query.MetricQuery{
 		Query:  query.Query{Source: "prometheus", Expression: `sum(orders{namespace="shop"})`, Interval: 15 * time.Second, Tenant: "shop", Declared: true},
-		Origin: "ExternalMetric shop/orders", Labels: map[string]string{"queue": "a"}, Duplicates: query.DuplicatesReject,
+		Origin: "ExternalMetric shop/orders", Labels: map[string]string{"queue": "a"}, Duplicates: query.DuplicatesReject, OmitInvalid: true,
 		Fallback: &query.Fallback{AfterFailures: 3, MaxAge: time.Hour},
 	}, mq); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -118,6 +119,7 @@ func TestDeclaredMetricsThatAreWrong(t *testing.T) {
 		"deep":              {func(m *v1alpha1.CustomMetric) { m.Spec.Query = strings.Repeat("-", 15000) + "up" }, ReasonInvalidQuery, "more than 1000 operators"},
 		"another namespace": {func(m *v1alpha1.CustomMetric) { m.Spec.Query = `up{namespace="kube-system"}` }, ReasonInvalidQuery, "another namespace"},
 		"info":              {func(m *v1alpha1.CustomMetric) { m.Spec.Query = `info(up)` }, ReasonInvalidQuery, "info()"},
+		"invalid values":    {func(m *v1alpha1.CustomMetric) { m.Spec.InvalidValues = "Skip" }, ReasonInvalidValuesPolicy, "spec.invalidValues"},
 		"an unknown source": {func(m *v1alpha1.CustomMetric) { m.Spec.Source = "thanos" }, ReasonUnknownSource, "thanos"},
 		"a name":            {func(m *v1alpha1.CustomMetric) { m.Spec.MetricName = "a/b" }, ReasonInvalidName, "a/b"},
 		"a resource":        {func(m *v1alpha1.CustomMetric) { m.Spec.Describes.Resource = "brands" }, ReasonUnknownResource, "brands"},

@@ -43,6 +43,8 @@ const (
 	ReasonInvalidInterval = "InvalidInterval"
 	// ReasonInvalidDuplicates means that there is no such policy.
 	ReasonInvalidDuplicates = "InvalidDuplicates"
+	// ReasonInvalidValuesPolicy means that invalidValues is no such policy.
+	ReasonInvalidValuesPolicy = "InvalidValuesPolicy"
 	// ReasonUnknownSource means that spec.sources has no such source.
 	ReasonUnknownSource = "UnknownSource"
 	// ReasonSeriesUnavailable means that the lookup of series fails.

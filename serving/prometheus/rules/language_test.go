@@ -347,6 +347,7 @@ func TestRuleHealth(t *testing.T) {
 		"an unknown source":       {`{seriesQuery: x, source: thanos` + rest + `}`, ReasonUnknownSource, `no Prometheus named "thanos": it has prometheus`, invalid},
 		"an interval":             {`{seriesQuery: x, interval: soon` + rest + `}`, ReasonInvalidInterval, "interval", invalid},
 		"duplicates":              {`{seriesQuery: x, duplicates: Median` + rest + `}`, ReasonInvalidDuplicates, "Reject, Sum", invalid},
+		"invalid values":          {`{seriesQuery: x, invalidValues: Skip` + rest + `}`, ReasonInvalidValuesPolicy, `invalidValues is "Skip": it must be Reject or Omit`, invalid},
 		"no series":               {`{seriesQuery: x, seriesFilters: [{is: y}]` + rest + `}`, ReasonNoSeries, "seriesQuery at the source as its tenant (headers: X-Scope-OrgID) with its queryParameters (extra_label), and see", warning},
 		"no objects":              {`{seriesQuery: x, resources: {overrides: {node: {resource: node}}}}`, ReasonNoObjects, "x has the labels namespace, pod", warning},
 	} {

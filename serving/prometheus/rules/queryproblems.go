@@ -24,7 +24,7 @@ func (c *Catalog) QueryProblems(now time.Time, healthy func(source string, since
 		if s == nil || s.Failure != nil && !healthy(s.Query.Source, s.Time) {
 			continue
 		}
-		all = append(all, queryProblem(s, r.external).health(r.path))
+		all = append(all, r.queryProblem(s).health(r.path))
 	}
 	return all
 }
@@ -41,7 +41,7 @@ var omitRemedies = map[query.OmitReason]string{
 
 // queryProblem returns the warning for a problem, with one example. External metrics have no
 // example: the status is readable by more users than their policies allow.
-func queryProblem(s *query.Problem, external bool) *problem {
+func (r *rule) queryProblem(s *query.Problem) *problem {
 	in := ""
 	if s.Query.Tenant != "" {
 		in = " in namespace " + quoteName(s.Query.Tenant)
@@ -49,13 +49,17 @@ func queryProblem(s *query.Problem, external bool) *problem {
 	if s.Failure != nil {
 		return failureProblem(s.Failure, in)
 	}
-	switch {
-	case external:
-		return warnf(string(s.OmitReason), "series have no value%s, and kubectl metrics explain-metric shows which: %s", in, omitRemedies[s.OmitReason])
-	case s.Object == "":
-		return warnf(string(s.OmitReason), "series have no value, such as %s%s: %s", text.Printable(s.Labels, 200), in, omitRemedies[s.OmitReason])
+	remedy := omitRemedies[s.OmitReason]
+	if rest := r.external || s.Object != "" && r.duplicates != query.DuplicatesReject; rest && s.OmitReason != query.OmitReasonDuplicate && r.spec.InvalidValues != v1alpha1.InvalidValuesOmit {
+		remedy += "; or set invalidValues to Omit, which serves the other series"
 	}
-	return warnf(string(s.OmitReason), "objects have no value, such as %s%s: %s", quoteName(s.Object), in, omitRemedies[s.OmitReason])
+	switch {
+	case r.external:
+		return warnf(string(s.OmitReason), "series have no value%s, and kubectl metrics explain-metric shows which: %s", in, remedy)
+	case s.Object == "":
+		return warnf(string(s.OmitReason), "series have no value, such as %s%s: %s", text.Printable(s.Labels, 200), in, remedy)
+	}
+	return warnf(string(s.OmitReason), "objects have no value, such as %s%s: %s", quoteName(s.Object), in, remedy)
 }
 
 func failureProblem(f *query.Failure, in string) *problem {

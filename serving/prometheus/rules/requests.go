@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/internal/querytemplate"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
@@ -170,6 +171,7 @@ func (b *binding) newQuery(q *templateInput, requester string) (query.MetricQuer
 		QuotedKeys:  q.quotedKeys(e.text),
 		Duplicates:  b.rule.duplicates,
 		NaNAsZero:   b.rule.spec.NaNAsZero,
+		OmitInvalid: b.rule.spec.InvalidValues == v1alpha1.InvalidValuesOmit,
 		Problems:    &b.rule.queryProblems,
 	}, nil
 }

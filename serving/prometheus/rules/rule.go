@@ -83,6 +83,9 @@ func compile(spec v1alpha1.MetricRule, path string, position int, external bool,
 	case spec.Duplicates != "":
 		r.duplicates = query.Duplicates(spec.Duplicates)
 	}
+	if err := spec.InvalidValues.Validate(); err != nil {
+		note(invalidf(ReasonInvalidValuesPolicy, "%v", err))
+	}
 	if r.selector == "" {
 		note(invalidf(ReasonInvalidSeriesQuery, "seriesQuery is empty: write a selector such as http_requests_total{namespace!=\"\"}"))
 	} else if err := promql.CheckSelector(r.selector); err != nil {

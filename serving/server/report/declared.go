@@ -111,7 +111,7 @@ func unboundedHealthOf(d *rules.Declared, values *query.Values, err error) v1alp
 	}
 	switch {
 	case err != nil:
-		h.Reason, h.Message = failureOf(err)
+		h.Reason, h.Message = query.ReasonOf(err, string(query.ReasonInternal))
 		return h
 	case values == nil:
 		return h
@@ -128,7 +128,7 @@ func unboundedHealthOf(d *rules.Declared, values *query.Values, err error) v1alp
 	switch {
 	case values.SourceError != nil:
 		h.Fallback = true
-		h.Reason, h.Message = failureOf(values.SourceError)
+		h.Reason, h.Message = query.ReasonOf(values.SourceError, string(query.ReasonInternal))
 	case h.Values > 0:
 		h.Ready = true
 		if d.Remark != "" {
@@ -143,13 +143,4 @@ func unboundedHealthOf(d *rules.Declared, values *query.Values, err error) v1alp
 		h.Reason, h.Message = ReasonNoValues, "the query answers no series: check that it selects some in this namespace"
 	}
 	return h
-}
-
-// failureOf returns the reason of a failure and the message of the source.
-func failureOf(err error) (reason, message string) {
-	var f *query.Failure
-	if errors.As(err, &f) {
-		return string(f.Reason), f.Message
-	}
-	return string(query.ReasonInternal), err.Error()
 }

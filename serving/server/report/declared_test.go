@@ -186,7 +186,7 @@ func TestQueryLog(t *testing.T) {
 
 func TestHealthOf(t *testing.T) {
 	at := time.Unix(1700000000, 0)
-	declared := rules.Declared{Kind: "ExternalMetric", Namespace: "shop", Name: "m", UID: "u", Generation: 3, MetricQuery: query.MetricQuery{}}
+	declared := rules.Declared{Kind: "ExternalMetric", Namespace: "shop", Name: "m", UID: "u", Generation: 3, MetricQuery: query.MetricQuery{Origin: "ExternalMetric shop/m"}}
 	base := v1alpha1.DeclaredHealth{Kind: "ExternalMetric", Namespace: "shop", Name: "m", UID: "u", Generation: 3}
 	sample := func(value float64, of map[string]string) query.Sample {
 		return query.Sample{Value: value, Labels: of, Time: at}
@@ -216,6 +216,27 @@ func TestHealthOf(t *testing.T) {
 		},
 		"no number": {
 			samples: []query.Sample{sample(math.NaN(), nil)},
+			want: func(h *v1alpha1.DeclaredHealth) {
+				h.Reason, h.Message = "NaN", "there is no value, since the series {} has none: NaN: the value is NaN (not a number, such as 0/0); correct the query"
+			},
+		},
+		"one series is no number": {
+			samples: []query.Sample{sample(1, nil), sample(math.NaN(), map[string]string{"a": "b"})},
+			want: func(h *v1alpha1.DeclaredHealth) {
+				h.Reason = "NaN"
+				h.Message = `there is no value, since the series {a="b"} has none: NaN: the value is NaN (not a number, such as 0/0); correct the query, or set invalidValues to Omit in ExternalMetric shop/m, which serves the other series`
+			},
+		},
+		"the rest is a value": {
+			declared: func(d *rules.Declared) { d.MetricQuery.OmitInvalid = true },
+			samples:  []query.Sample{sample(1, nil), sample(math.NaN(), map[string]string{"a": "b"})},
+			want: func(h *v1alpha1.DeclaredHealth) {
+				h.Ready, h.Value, h.Values, h.Time = true, "1", 1, metav1.NewTime(at)
+			},
+		},
+		"an object without a value": {
+			declared: func(d *rules.Declared) { d.MetricQuery.Object = "web" },
+			samples:  []query.Sample{sample(math.NaN(), nil)},
 			want: func(h *v1alpha1.DeclaredHealth) {
 				h.Reason, h.Message = "NaN", "the value is NaN (not a number, such as 0/0)"
 			},
