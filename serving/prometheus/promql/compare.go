@@ -70,6 +70,16 @@ func labelReplaceRegexp(c *parser.Call) *parser.StringLiteral {
 	return text
 }
 
+// Selects reports whether an expression selects the series of a name by a matcher.
+func Selects(expression, name string, by Matcher) bool {
+	e, err := Parse(expression)
+	return err == nil && slices.ContainsFunc(selectors(e), func(s *parser.VectorSelector) bool {
+		return fixedName(s.LabelMatchers) == name && slices.ContainsFunc(s.LabelMatchers, func(m *promlabels.Matcher) bool {
+			return m.Name == by.Label && m.Type == by.Type && m.Value == by.Value
+		})
+	})
+}
+
 // Occurrence is how the selectors of an expression use a matcher.
 type Occurrence int
 

@@ -16,7 +16,10 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
 )
 
-var namespaces = schema.GroupResource{Resource: "namespaces"}
+var (
+	namespaces = schema.GroupResource{Resource: "namespaces"}
+	nodes      = schema.GroupResource{Resource: "nodes"}
+)
 
 // association maps labels to the resources whose objects they name. It is immutable.
 type association struct {

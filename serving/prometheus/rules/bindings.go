@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
@@ -48,10 +49,7 @@ func (b *binding) compare(o *binding) int {
 
 // bind adds the metrics of a family, and returns them.
 func (r *activeRule) bind(f *family) []*binding {
-	if !r.matches(f.name) {
-		return nil
-	}
-	name, ok := r.naming.name(f.name)
+	name, ok := r.metricName(f.name)
 	if !ok {
 		return nil
 	}
@@ -122,8 +120,9 @@ func (c *Catalog) rebuild() {
 	c.updateHealth()
 }
 
-// update applies changed families to one rule. c.changing is held.
-func (c *Catalog) update(r *activeRule, changed, gone []*family) {
+// update applies changed families to one rule. The series of those that are gone ended about then.
+// c.changing is held.
+func (c *Catalog) update(r *activeRule, changed, gone []*family, ended time.Time) {
 	var removed, added []*binding
 	drop := func(f *family) {
 		removed = append(removed, r.bindings[f.name]...)
@@ -147,6 +146,11 @@ func (c *Catalog) update(r *activeRule, changed, gone []*family) {
 	}
 	for _, b := range added {
 		c.metrics.insert(b)
+	}
+	for _, b := range removed {
+		if key := keyOf(b.metric); c.metrics.effective(key) == nil && !ended.IsZero() {
+			c.ended.Add(key.folded(), endedMetric{r.path, b.family.name, ended})
+		}
 	}
 	c.mu.Unlock()
 	c.shared.Clear()

@@ -67,6 +67,8 @@ type Catalog struct {
 	unknown map[bool]error
 
 	shared *lru.Cache[sharedKey, *query.MetricQuery]
+	// ended has metrics of rules whose last series ended, by metricKey.folded.
+	ended *lru.Cache[metricKey, endedMetric]
 }
 
 var (
@@ -78,7 +80,7 @@ var (
 func NewCatalog(r Resources) *Catalog {
 	return &Catalog{
 		resources: r, discovered: map[Selection]*discovered{}, index: r.Current(),
-		metrics: newMetrics(), shared: newSharedQueries(),
+		metrics: newMetrics(), shared: newSharedQueries(), ended: newEndedMetrics(),
 	}
 }
 

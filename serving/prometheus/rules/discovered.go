@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 )
@@ -29,6 +30,8 @@ type discovered struct {
 	// truncated is set if there are more series.
 	truncated bool
 	err       error
+	// ended is about when the newest series ended that is gone.
+	ended time.Time
 }
 
 // commonFirst returns the labels with those that all series have first. A scraped workload could
@@ -82,7 +85,7 @@ func families(found []series.Series) map[string]*family {
 func (c *Catalog) SetFound(s Selection, f series.Found) {
 	switch {
 	case !f.Time.IsZero():
-		c.setSeries(s, f.Series, f.Truncated, f.Err)
+		c.setSeries(s, f)
 	case f.Err != nil:
 		c.SetSeriesFailure(s, f.Err)
 	}
@@ -90,10 +93,13 @@ func (c *Catalog) SetFound(s Selection, f series.Found) {
 
 // SetSeries sets all series of a selection, and keeps the slice. Its cost is proportional to
 // what has changed.
-func (c *Catalog) SetSeries(s Selection, all []series.Series) { c.setSeries(s, all, false, nil) }
+func (c *Catalog) SetSeries(s Selection, all []series.Series) {
+	c.setSeries(s, series.Found{Series: all})
+}
 
 // setSeries sets the series of a selection, and the error of a later lookup.
-func (c *Catalog) setSeries(s Selection, all []series.Series, truncated bool, err error) {
+func (c *Catalog) setSeries(s Selection, found series.Found) {
+	all, truncated, err := found.Series, found.Truncated, found.Err
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	f := c.discoveredBy(s)
@@ -108,7 +114,7 @@ func (c *Catalog) setSeries(s Selection, all []series.Series, truncated bool, er
 	}
 	f.series = all
 	next := families(all)
-	f.known, f.err, f.truncated = true, err, truncated
+	f.known, f.err, f.truncated, f.ended = true, err, truncated, found.Ended
 	var changed, gone []*family
 	for name, fresh := range next {
 		old := f.families[name]
@@ -133,7 +139,7 @@ func (c *Catalog) setSeries(s Selection, all []series.Series, truncated bool, er
 	}
 	for _, r := range c.rules {
 		if !r.failed() && r.selection() == s {
-			c.update(r, changed, gone)
+			c.update(r, changed, gone, found.Ended)
 		}
 	}
 	c.updateHealth()

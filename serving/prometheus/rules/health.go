@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
@@ -53,6 +54,12 @@ const (
 	ReasonTooManySeries = "TooManySeries"
 	// ReasonNoSeries means that no series matches seriesQuery and the filters now.
 	ReasonNoSeries = "NoSeries"
+	// ReasonNoNamespaceLabel means that series match, but none has the label of the namespace by
+	// which the query selects.
+	ReasonNoNamespaceLabel = "NoNamespaceLabel"
+	// ReasonClusterScoped means that the metrics describe objects without a namespace, which
+	// autoscalers cannot ask for.
+	ReasonClusterScoped = "ClusterScoped"
 	// ReasonNoObjects means that series match, but none of their labels names an object.
 	ReasonNoObjects = "NoObjects"
 	// ReasonCollision means that another rule or object defines the same metric, and wins.
@@ -174,8 +181,13 @@ func (c *Catalog) activeProblems(r *activeRule, f *discovered) []*problem {
 		name := first(r.unassociated)
 		problems = append(problems, warnf(ReasonNoObjects, "%d series match, but no label of theirs names a resource of the cluster: %s has the labels %s; name one in resources.overrides", len(r.unassociated), name, r.unassociated[name]))
 	case len(r.bindings) == 0 && len(r.unassociated) == 0 && len(r.invalidNames) == 0:
-		problems = append(problems, warnf(ReasonNoSeries, "no series match now: try seriesQuery at the source%s, and see whether seriesFilters and name.matches leave any", r.source.requestHint()))
+		since := ""
+		if !f.ended.IsZero() {
+			since = fmt.Sprintf(" (the last one ended at about %s)", f.ended.UTC().Format(time.RFC3339))
+		}
+		problems = append(problems, warnf(ReasonNoSeries, "no series match now%s: try seriesQuery at the source%s, and see whether seriesFilters and name.matches leave any", since, r.source.requestHint()))
 	}
+	problems = append(problems, r.unreadable()...)
 	if f != nil && f.truncated {
 		problems = append(problems, warnf(ReasonTooManySeries, "seriesQuery selects more than %d kinds of series, or more series than can be read in a minute, and the others make no metrics: select fewer, in several rules", series.MaxSeries))
 	}

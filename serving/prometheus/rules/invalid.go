@@ -51,16 +51,16 @@ const maxExplained = 5
 // metric of the namespace, and rules without metrics. It begins with a semicolon unless it is
 // empty. Rules are the cluster's: their messages, with queries and addresses, are not for every
 // client.
-func (c *Catalog) whyMissing(namespace, metric string, external bool) string {
+func (c *Catalog) whyMissing(namespace string, key metricKey) string {
 	var b strings.Builder
 	kind, prefix := kindCustomMetric, "spec.customMetrics."
-	if external {
+	if key.external() {
 		kind, prefix = kindExternalMetric, "spec.externalMetrics."
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for _, d := range c.declaredAll {
-		if d.Reason != "" && d.Kind == kind && d.Namespace == namespace && d.metric.Name == metric {
+		if d.Reason != "" && d.Kind == kind && d.Namespace == namespace && d.metric.Name == key.name {
 			fmt.Fprintf(&b, "; not in effect is %s (%s: %s)", d.path(), d.Reason, text.Truncate(d.Message, 200))
 			break
 		}

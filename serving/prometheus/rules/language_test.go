@@ -208,7 +208,7 @@ metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<range .GroupBySlice>><
 			rule: `
 seriesQuery: requests
 resources: {overrides: {pod: {resource: pod}}}`,
-			series: []series.Series{seriesOf("requests", "pod")}, metrics: []string{"pods/requests"},
+			series: []series.Series{seriesOf("requests", "namespace", "pod")}, metrics: []string{"pods/requests"},
 			ask:  ask{resource: "pods", namespace: "shop", metric: "requests", names: []string{"a"}},
 			want: `sum(requests{namespace="shop",pod!=""}) by (pod)`,
 		},
@@ -291,7 +291,7 @@ func TestExternalRules(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCatalog(t, backend(nil, []v1alpha1.MetricRule{parse(t, test.rule)}), seriesOf("lag", "namespace", "name"))
+			c := newCatalog(t, backend(nil, []v1alpha1.MetricRule{parse(t, test.rule)}), seriesOf("lag", "namespace", "exported_namespace", "name"))
 			if h := c.Health(); len(h.Rules) != 0 || h.ExternalMetrics != 1 {
 				t.Errorf("health %+v", h)
 			}

@@ -41,7 +41,8 @@ func (r *rule) compileQuery() []*problem {
 		return []*problem{invalidf(ReasonInvalidMetricsQuery, "metricsQuery is not a template: %v", err)}
 	}
 	r.query = tmpl
-	series := promql.MetricName(r.selector)
+	r.series = promql.MetricName(r.selector)
+	series := r.series
 	if !promql.PlainName(series) {
 		series = "http_server_requests_seconds_total"
 	}
@@ -78,11 +79,19 @@ func (r *rule) try() (expression, []*problem) {
 			failure = err
 			continue
 		}
-		r.sample, r.needsLabels = sample, i > 0
-		if !r.needsLabels {
+		if r.sample = sample; i > 0 {
+			r.needsLabels = true
+			return e, []*problem{warnf(ReasonNeedsLabels, "metricsQuery makes PromQL only with values of labels that it names (of %s): requests whose selector does not have them are refused: set them in an autoscaler's metric.selector.matchLabels", firstFew(labels))}
+		}
+		if !r.external || r.namespaced {
 			return e, nil
 		}
-		return e, []*problem{warnf(ReasonNeedsLabels, "metricsQuery makes PromQL only with values of labels that it names (of %s): requests whose selector does not have them are refused", firstFew(labels))}
+		sample.LabelMatchers, sample.LabelValuesByName = "", nil
+		if _, err := r.render(sample); err != nil {
+			r.needsLabels = true
+			return e, []*problem{warnf(ReasonNeedsLabels, "metricsQuery makes PromQL only with a selector: write <<.Series>> or a matcher into it, or set metric.selector.matchLabels in each autoscaler: %v", err)}
+		}
+		return e, nil
 	}
 	r.unchecked = true
 	for _, sample := range samples {
@@ -166,13 +175,21 @@ func (r *rule) renderFor(name string, plain bool, data querytemplate.Query) (exp
 	return expression{}, fmt.Errorf("its name cannot be put into a query as it is: names have letters, digits, _ and : only; write another rule for it with the quoted name in place of <<.Series>>, such as {\"http.requests\",<<.LabelMatchers>>}, and a name.as")
 }
 
+// execute returns the text of a template. An empty list of matchers or labels leaves no commas.
+func execute(t *querytemplate.Template, data querytemplate.Query) (string, error) {
+	text, err := t.Execute(data)
+	if text = strings.TrimSpace(text); data.LabelMatchers == "" || data.GroupBy == "" {
+		text = promql.OmitEmptyItems(text)
+	}
+	return text, err
+}
+
 // render returns the expression of a template, also with an error of the parser.
 func render(t *querytemplate.Template, data querytemplate.Query) (expression, error) {
-	rendered, err := t.Execute(data)
+	rendered, err := execute(t, data)
 	if err != nil {
 		return expression{}, err
 	}
-	rendered = strings.TrimSpace(rendered)
 	parsed, err := promql.Parse(rendered)
 	if err != nil {
 		return expression{text: rendered}, fmt.Errorf("%w, in %s", err, text.Truncate(rendered, 200))

@@ -46,8 +46,7 @@ func (c *Catalog) ObjectQuery(r query.ObjectRequest) (query.MetricQuery, query.O
 	case unknown != nil:
 		return query.MetricQuery{}, query.ObjectMetric{}, unavailable("metric %q of %s: %v", r.Metric, resource.GroupResource(), unknown)
 	}
-	return query.MetricQuery{}, query.ObjectMetric{}, notFound("no rule and no CustomMetric makes the metric %q of %s%s",
-		r.Metric, resource.GroupResource(), c.whyMissing(declaringNamespace(r, key), r.Metric, false))
+	return query.MetricQuery{}, query.ObjectMetric{}, c.missing(declaringNamespace(r, key), key)
 }
 
 // ExternalQuery implements query.ExternalMetrics.
@@ -64,8 +63,7 @@ func (c *Catalog) ExternalQuery(r query.ExternalRequest) (query.MetricQuery, err
 	case unknown != nil:
 		return query.MetricQuery{}, unavailable("metric %q: %v", r.Metric, unknown)
 	}
-	return query.MetricQuery{}, notFound("no rule makes the metric %q, and no ExternalMetric does in namespace %q%s",
-		r.Metric, r.Namespace, c.whyMissing(r.Namespace, r.Metric, true))
+	return query.MetricQuery{}, c.missing(r.Namespace, metricKey{name: r.Metric})
 }
 
 // find returns what declares a metric in a namespace, the effective rule for it, and why rules
@@ -143,21 +141,21 @@ func externalQuery(b *binding, namespace string, series labels.Selector) (query.
 func (b *binding) newQuery(q *templateInput, requester string) (query.MetricQuery, error) {
 	e, err := b.render(q)
 	if errors.Is(err, querytemplate.ErrTooLong) && len(q.data.LabelMatchers) > querytemplate.MaxOutput/10 {
-		return query.MetricQuery{}, badRequest("the objects are too many for one query, as %s must name each: select fewer", b.rule.path)
+		return query.MetricQuery{}, badRequest("the objects are too many for one query, as %s must name each: select fewer, or use an external metric that combines them (type: External)", b.rule.path)
 	}
 	switch {
 	case err == nil:
 	case apierrors.IsBadRequest(err):
 		return query.MetricQuery{}, err
 	case len(q.selected) > 0:
-		return query.MetricQuery{}, badRequest("the metric %q cannot be asked with this selector: %s: metricsQuery does not make PromQL with it: %v", b.metric.Name, b.rule.path, err)
+		return query.MetricQuery{}, badRequest("the metric %q cannot be asked with this selector: select by other labels (an autoscaler's metric.selector): %s: metricsQuery does not make PromQL with it: %v", b.metric.Name, b.rule.path, err)
 	case len(q.matchers) == 0 || b.rule.needsLabels:
-		return query.MetricQuery{}, badRequest("the metric %q needs a selector: %s: metricsQuery does not make PromQL without one: %v", b.metric.Name, b.rule.path, err)
+		return query.MetricQuery{}, badRequest("the metric %q needs a selector: set metric.selector.matchLabels in the autoscaler: %s: metricsQuery does not make PromQL without one: %v", b.metric.Name, b.rule.path, err)
 	default:
 		return query.MetricQuery{}, unavailable("%s: metricsQuery does not make PromQL for the series %q: %v", b.rule.path, b.family.name, err)
 	}
 	if m, ok := q.replacedNegation(e.text); ok {
-		return query.MetricQuery{}, badRequest("the metric %q cannot be selected by %s: %s: metricsQuery asks by the values of labels only (.LabelValuesByName), not for those that differ; select by = or in", b.metric.Name, m, b.rule.path)
+		return query.MetricQuery{}, badRequest("the metric %q cannot be selected by %s: %s: metricsQuery asks by the values of labels only (.LabelValuesByName), not for those that differ; select by = or in (an autoscaler's metric.selector by matchLabels, or by the operator In)", b.metric.Name, m, b.rule.path)
 	}
 	tenant := ""
 	if q.usesNamespace {
@@ -179,9 +177,11 @@ func (b *binding) newQuery(q *templateInput, requester string) (query.MetricQuer
 func checkRequest(r query.ObjectRequest, resource restmapping.Resource) error {
 	switch {
 	case resource.Namespaced && r.Namespace == "":
-		return badRequest("%s are in namespaces: ask for the metric under one", resource.GroupResource())
+		return badRequest("%s are in namespaces: ask at namespaces/NAMESPACE/%s/NAME/%s", resource.GroupResource(), r.Resource, r.Metric)
 	case !resource.Namespaced && r.Namespace != "" && resource.GroupResource() != namespaces:
-		return badRequest("%s are in no namespace: ask for the metric without one", resource.GroupResource())
+		// Below a namespace, a Role would let its subjects read objects of the cluster.
+		return badRequest("%s are in no namespace, and an autoscaler asks for an object of its own one (type: Object): use an external metric (type: External), of an ExternalMetric or of a rule with resources.namespaced: false, "+
+			"or a CustomMetric that describes an object of the namespace; other clients ask at %s/NAME/%s", resource.GroupResource(), r.Resource, r.Metric)
 	case r.Names != nil && len(r.Names) == 0:
 		return badRequest("the request names no object")
 	}

@@ -26,7 +26,7 @@ func TestInvalidRequests(t *testing.T) {
 	c := newCatalog(t, backend([]v1alpha1.MetricRule{
 		{SeriesQuery: "requests", Resources: v1alpha1.RuleResources{Template: "<<.Resource>>"}},
 	}, []v1alpha1.MetricRule{
-		{SeriesQuery: "requests", Name: v1alpha1.RuleName{As: "external"}, MetricsQuery: "sum(<<.Series>>{<<.LabelMatchers>>,x='1'})", Resources: v1alpha1.RuleResources{Namespaced: new(bool)}},
+		{SeriesQuery: "requests", Name: v1alpha1.RuleName{As: "external"}, MetricsQuery: "sum({<<.LabelMatchers>>})", Resources: v1alpha1.RuleResources{Namespaced: new(bool)}},
 	}), seriesOf("requests", "namespace", "pod", "node"))
 	in := func(resource, namespace, metric, series string, names ...string) query.ObjectRequest {
 		r := query.ObjectRequest{Resource: schema.ParseGroupResource(resource), Namespace: namespace, Names: names, Metric: metric}

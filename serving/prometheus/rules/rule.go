@@ -31,10 +31,12 @@ type rule struct {
 	interval time.Duration
 	// selector is seriesQuery without surrounding space.
 	selector string
-	filters  []filter
-	naming   naming
-	assoc    *association
-	query    *querytemplate.Template
+	// series is the name that selector requires; empty for none.
+	series  string
+	filters []filter
+	naming  naming
+	assoc   *association
+	query   *querytemplate.Template
 	// namespaced reports, for external rules, whether the query is for the namespace of the request.
 	namespaced bool
 	duplicates query.Duplicates

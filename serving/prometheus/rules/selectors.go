@@ -125,7 +125,7 @@ func valuesByLabel(selections []promql.Selection) (map[string][]string, error) {
 	}
 	for label, of := range values {
 		if among[label] && len(of) == 0 || unset[label] && (set[label] || among[label] && !slices.Contains(of, "")) {
-			return nil, badRequest("the selector contradicts itself: no value of the label %q meets all that it asks for", label)
+			return nil, badRequest("the selector (an autoscaler's metric.selector) contradicts itself: no value of the label %q meets all that it asks for", label)
 		}
 	}
 	return values, nil

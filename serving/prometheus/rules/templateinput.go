@@ -75,8 +75,8 @@ func (b *binding) dependsOnNamespace(q *templateInput, expression string) bool {
 	other.matchers[len(q.selected)] = promql.Equal(b.namespaceLabel, nowhere).String()
 	other.data.LabelValuesByName = maps.Clone(q.data.LabelValuesByName)
 	other.data.LabelValuesByName[b.namespaceLabel] = nowhere
-	text, err := b.rule.query.Execute(other.query())
-	return err != nil || strings.TrimSpace(text) != expression
+	text, err := execute(b.rule.query, other.query())
+	return err != nil || text != expression
 }
 
 // selectObjects selects objects by their names, or all for nil, and groups by their label.
@@ -161,9 +161,9 @@ func (b *binding) render(q *templateInput) (expression, error) {
 	}
 	labels := slices.Sorted(maps.Keys(q.dotted))
 	// Most templates use <<.LabelMatchers>> but no values, which needs no parsing to tell.
-	text, err := b.rule.query.Execute(replaceDots(data, "[.]", labels...))
+	text, err := execute(b.rule.query, replaceDots(data, "[.]", labels...))
 	switch {
-	case err == nil && strings.TrimSpace(text) == e.text:
+	case err == nil && text == e.text:
 		return e, nil
 	case len(labels) > maxDotted:
 		return expression{}, badRequest("the request selects by %d labels whose value has a dot, and %s can have %d: metricsQuery may take it for any character", len(labels), b.rule.path, maxDotted)

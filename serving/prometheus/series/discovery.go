@@ -230,7 +230,7 @@ func (d *Discovery) finish(r result) {
 	if r.err == nil {
 		m.failures, m.retried = 0, time.Time{}
 		next.Truncated = m.merge(r, d.settings) || r.series.truncated || truncated
-		next.Time, next.Series = r.at, m.series()
+		next.Time, next.Series, next.Ended = r.at, m.series(), m.ended
 	} else {
 		m.failures++
 	}

@@ -23,6 +23,7 @@ type matcher struct {
 	retried time.Time
 	known   map[string]*knownSeries // nil before the first lookup that succeeded
 	found   *Found
+	ended   time.Time // see Found
 }
 
 // knownSeries is a Series and the time of the last lookup that returned it.
@@ -51,6 +52,7 @@ func (m *matcher) merge(r result, s Settings) (truncated bool) {
 	for key, k := range m.known {
 		if k.seen.Before(oldest) {
 			delete(m.known, key)
+			m.ended = later(m.ended, k.seen)
 			continue
 		}
 		size += seriesSize(len(key), len(k.Labels))

@@ -47,6 +47,9 @@ type Found struct {
 	Err error
 	// Truncated is set if there are more than MaxSeries, or than could be read.
 	Truncated bool
+	// Ended is the time of the last lookup that returned the series that were removed last; zero if
+	// none was.
+	Ended time.Time
 }
 
 // MaxSeries limits the series that are kept of one matcher, enough for a rule about everything
