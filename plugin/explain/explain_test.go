@@ -126,6 +126,11 @@ func run(t *testing.T, w *world, args ...string) (code int, out, errs string) {
 	t.Helper()
 	server := httptest.NewServer(w)
 	defer server.Close()
+	return runAt(t, server, args...)
+}
+
+func runAt(t *testing.T, server *httptest.Server, args ...string) (code int, out, errs string) {
+	t.Helper()
 	flags := genericclioptions.NewConfigFlags(false)
 	flags.APIServer, flags.Namespace = ptr.To(server.URL), nil
 	t.Setenv("KUBECONFIG", "/dev/null")

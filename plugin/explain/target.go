@@ -91,7 +91,7 @@ func (o *options) discovered(ctx context.Context, cluster *connection.Cluster) (
 			all = append(all, o.object(custom, resource, ""))
 		}
 	}
-	if slices.ContainsFunc(external.resources, func(r metav1.APIResource) bool { return r.Name == escaped(o.metric) }) {
+	if slices.ContainsFunc(external.resources, func(r metav1.APIResource) bool { return strings.ToLower(r.Name) == escaped(o.metric) }) {
 		all = append(all, o.value(external))
 	}
 	if len(all) == 0 && len(errs) == 0 {
@@ -121,9 +121,10 @@ var rootScoped = []string{"nodes", "namespaces", "persistentvolumes"}
 
 // object returns the target of a custom metric.
 func (o *options) object(api group, resource, name string) target {
-	namespaced := !slices.Contains(rootScoped, resource)
+	// For an object, an autoscaler asks in its namespace, whether or not the object has one.
+	namespaced := name != "" || !slices.Contains(rootScoped, resource)
 	for _, r := range api.resources {
-		if of, _, _ := strings.Cut(r.Name, "/"); of == resource {
+		if of, _, _ := strings.Cut(r.Name, "/"); of == resource && name == "" {
 			namespaced = r.Namespaced
 		}
 	}
@@ -139,13 +140,10 @@ func (o *options) object(api group, resource, name string) target {
 	}
 	switch {
 	case resource == "namespaces":
-		// Namespaces have a pseudo-resource. The default is the namespace of the flags.
-		if name == "" {
-			object = o.namespace
-			delete(t.query, "labelSelector")
-		}
-		t.segments = append(t.segments, "namespaces", object, "metrics", o.metric)
-		t.title = "metric " + o.metric + " of namespace " + object
+		// Namespaces have a pseudo-resource. An autoscaler asks for its own, whatever it names.
+		delete(t.query, "labelSelector")
+		t.segments = append(t.segments, "namespaces", o.namespace, "metrics", o.metric)
+		t.title = "metric " + o.metric + " of namespace " + o.namespace
 	case namespaced:
 		t.segments = append(t.segments, "namespaces", o.namespace, resource, object, o.metric)
 		t.title = fmt.Sprintf("metric %s of %s in namespace %s", o.metric, named(resource, name), o.namespace)
@@ -172,8 +170,9 @@ func (o *options) value(api group) target {
 	}
 }
 
-// escaped escapes a slash as the External Metrics API requires it in paths.
-func escaped(metric string) string { return strings.ReplaceAll(metric, "/", `\|`) }
+// escaped returns an external metric's name as it is in an autoscaler's path: client-go lower-cases it,
+// and a slash is escaped as the External Metrics API requires it.
+func escaped(metric string) string { return strings.ToLower(strings.ReplaceAll(metric, "/", `\|`)) }
 
 // group is the discovery of an API group. It has no version if the group is not served.
 type group struct {

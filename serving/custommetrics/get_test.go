@@ -5,6 +5,7 @@ package custommetrics
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"net/http"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/metrics/pkg/apis/custom_metrics/v1beta2"
 
@@ -113,6 +115,9 @@ func TestRefusals(t *testing.T) {
 	w.metric("forbidden", podKind, true, "hits")
 	w.sample("pods/hits", "nan-1", nan(), 0)
 	w.object("pods", "shop", "nan-1", "app=nan")
+	w.metric("pods", podKind, true, "nothing")
+	w.metric("pods", podKind, true, "unlabeled")
+	w.sample("pods/unlabeled", "", 0, 0)
 	server, down := serve(t, w), serve(t, failing)
 	tests := map[string]struct {
 		server *served
@@ -124,7 +129,12 @@ func TestRefusals(t *testing.T) {
 	}{
 		"no such metric":               {path: "/namespaces/shop/pods/*/misses", code: 404, reason: metav1.StatusReasonNotFound, says: "misses"},
 		"no such metric of an object":  {path: "/namespaces/shop/pods/web-1/misses", code: 404, reason: metav1.StatusReasonNotFound},
-		"no value of an object":        {path: "/namespaces/shop/pods/other/hits", code: 404, reason: metav1.StatusReasonNotFound, says: `metric "hits" of pods "other" in namespace "shop" has no value: the source has none`},
+		"no value of an object":        {path: "/namespaces/shop/pods/other/hits", code: 404, reason: metav1.StatusReasonNotFound, says: `metric "hits" of pods "other" in namespace "shop" has no value: the source answers 5 series, but none of this object`},
+		"no series":                    {path: "/namespaces/shop/pods/web-1/nothing", code: 404, reason: metav1.StatusReasonNotFound, says: `has no value: the source answers no series to its query`},
+		"no series of all pods":        {path: "/namespaces/shop/pods/*/nothing", code: 200, says: ""},
+		"no series with the label":     {path: "/namespaces/shop/pods/web-1/unlabeled", code: 404, reason: metav1.StatusReasonNotFound, says: `has no value: the source answers 1 series, but none with the label "object", which names the object: group by it in the query (by (<<.GroupBy>>))`},
+		"the same of all pods":         {path: "/namespaces/shop/pods/*/unlabeled", code: 404, reason: metav1.StatusReasonNotFound, says: `metric "unlabeled" of pods "*" in namespace "shop" has no value: the source answers 1 series, but none with the label "object"`},
+		"the same of no pods":          {path: "/namespaces/empty/pods/*/unlabeled", code: 200},
 		"not a number":                 {path: "/namespaces/shop/pods/nan-1/hits", code: 404, reason: metav1.StatusReasonNotFound, says: "has no value: NaN"},
 		"labelSelector":                {path: "/namespaces/shop/pods/*/hits?labelSelector=%3D%3D", code: 400, reason: metav1.StatusReasonBadRequest},
 		"metricLabelSelector":          {path: "/namespaces/shop/pods/*/hits?metricLabelSelector=a%3D%3Db%3Dc", code: 400, reason: metav1.StatusReasonBadRequest, says: "metricLabelSelector"},
@@ -132,9 +142,7 @@ func TestRefusals(t *testing.T) {
 		"labelSelector with a name":    {path: "/namespaces/shop/pods/web-1/hits?labelSelector=app%3Dweb", code: 400, reason: metav1.StatusReasonBadRequest, says: "name *"},
 		"fieldSelector":                {path: "/namespaces/shop/pods/*/hits?fieldSelector=metadata.name%3Dx", code: 400, reason: metav1.StatusReasonBadRequest, says: "fieldSelector"},
 		"continue":                     {path: "/namespaces/shop/pods/*/hits?continue=abc", code: 400, reason: metav1.StatusReasonBadRequest, says: "one page"},
-		"pods of no namespace":         {path: "/pods/*/hits", code: 400, reason: metav1.StatusReasonBadRequest, says: "namespaces/NAMESPACE/pods/*/hits"},
 		"pods of all namespaces":       {path: "/namespaces/*/pods/*/hits", code: 400, reason: metav1.StatusReasonBadRequest, says: "one namespace at a time"},
-		"a node in a namespace":        {path: "/namespaces/shop/nodes/node-a/load", code: 400, reason: metav1.StatusReasonBadRequest, says: "no namespace"},
 		"a percent sign":               {path: "/namespaces/shop/pods/*/hi%25ts", code: 400, reason: metav1.StatusReasonBadRequest, says: "may not contain '%'"},
 		"a question mark":              {path: "/namespaces/shop/pods/*/hi%3Fts", code: 400, reason: metav1.StatusReasonBadRequest, says: "may not contain '?'"},
 		"dot dot":                      {path: "/namespaces/shop/pods/web-1/%2E%2E", code: 400, reason: metav1.StatusReasonBadRequest, says: "may not be '..'"},
@@ -190,7 +198,16 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestSelected: one object that a selector selects is not one that is named.
+// TestNoLastValue: while a source fails, an object that its last answer lacks is no object without series.
+func TestNoLastValue(t *testing.T) {
+	r := &targetRequest{target: target{resource: schema.GroupResource{Resource: "pods"}, name: "web-1", metric: "hits"}}
+	failed := &query.EvaluationError{Failure: &query.Failure{Source: "main", Reason: query.ReasonTimeout, Message: "no answer within 10s"}}
+	err := r.noValue(&query.MetricQuery{Origin: "CustomMetric shop/hits"}, nil, &query.Values{SourceError: failed})
+	if want := `metric "hits" of pods "web-1" (CustomMetric shop/hits) has no last value: source "main": Timeout: no answer within 10s`; err.Error() != want || !errors.Is(err, failed) {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
 // TestCombinedValues: an object of which one series has no value has none, unless the rest is to be served,
 // and other objects have theirs.
 func TestCombinedValues(t *testing.T) {
@@ -241,6 +258,7 @@ func TestCombinedValues(t *testing.T) {
 	}
 }
 
+// TestSelected: one object that a selector selects is not one that is named.
 func TestSelected(t *testing.T) {
 	w := newWorld()
 	server := serve(t, w)

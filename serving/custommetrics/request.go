@@ -58,8 +58,8 @@ func (r *targetRequest) List(ctx context.Context, options *metainternalversion.L
 	}
 	list := &custom_metrics.MetricValueList{ListMeta: metav1.ListMeta{ResourceVersion: values.ResourceVersion()}}
 	list.Items = resolved.objects(values)
-	if !r.all() && len(list.Items) == 0 {
-		return nil, r.noValue(values)
+	if len(list.Items) == 0 && (!r.all() || values.SourceError == nil && resolved.metricQuery.LacksObjectLabel(result)) {
+		return nil, r.noValue(&resolved.metricQuery, result, values)
 	}
 	valueapi.Warn(ctx, values, resolved.omitted)
 	return list, nil
@@ -109,9 +109,6 @@ func (r *targetRequest) resolve(selector labels.Selector, all namesOf) (*resolve
 		if err != nil {
 			return nil, err
 		}
-		if err := r.checkScope(&metric); err != nil {
-			return nil, err
-		}
 		names, err := all(metric.Resource.WithVersion(metric.Kind.Version))
 		if err != nil {
 			return nil, fmt.Errorf("select %s: %w", metric.Resource, err)
@@ -131,27 +128,12 @@ func (r *targetRequest) resolve(selector labels.Selector, all namesOf) (*resolve
 	if out.metricQuery, out.metric, err = r.metrics.ObjectQuery(ask); err != nil {
 		return nil, err
 	}
-	if err := r.checkScope(&out.metric); err != nil {
-		return nil, err
-	}
 	if r.series != nil {
 		if parsed, err := metav1.ParseToLabelSelector(r.series.String()); err == nil {
 			out.selector = parsed
 		}
 	}
 	return out, nil
-}
-
-// checkScope refuses a path without a namespace for objects that have one, and the
-// other way round.
-func (t *target) checkScope(m *query.ObjectMetric) error {
-	switch {
-	case m.Namespaced && t.namespace == "":
-		return apierrors.NewBadRequest(fmt.Sprintf("%s have namespaces: ask at namespaces/NAMESPACE/%s/%s/%s", m.Resource, t.resource, t.name, t.metric))
-	case !m.Namespaced && t.namespace != "":
-		return apierrors.NewBadRequest(fmt.Sprintf("%s have no namespace: ask at %s/%s/%s", m.Resource, t.resource, t.name, t.metric))
-	}
-	return nil
 }
 
 // values reads the values of an answer. Its error says what was read.
@@ -181,11 +163,21 @@ func (r *resolved) objects(values *query.Values) []custom_metrics.MetricValue {
 	return items
 }
 
-// noValue is the answer where the one object that was named has no value.
-func (r *targetRequest) noValue(values *query.Values) error {
-	why := "the source has none"
-	if o := values.Omission(r.name); o != nil {
+// noValue is the answer where the one object that was named has no value, or no object can have one.
+func (r *targetRequest) noValue(mq *query.MetricQuery, result *query.Result, values *query.Values) error {
+	if values.SourceError != nil {
+		return fmt.Errorf("metric %q of %s %q (%s) has no last value: %w", r.metric, r.resource, r.name, mq.Origin, values.SourceError)
+	}
+	why := ""
+	switch o := values.Omission(r.name); {
+	case o != nil:
 		why = o.Error()
+	case len(result.Samples) == 0:
+		why = "the source answers no series to its query"
+	case mq.LacksObjectLabel(result):
+		why = fmt.Sprintf("the source answers %d series, but none with the label %q, which names the object: group by it in the query (by (<<.GroupBy>>))", len(result.Samples), mq.ObjectLabel)
+	default:
+		why = fmt.Sprintf("the source answers %d series, but none of this object", len(result.Samples))
 	}
 	where := ""
 	if r.namespace != "" {

@@ -134,7 +134,7 @@ func (m *MetricQuery) problem(result *Result, v *Values, err error) *Problem {
 	}
 	first := v.Omission("")
 	if first == nil {
-		if len(v.Items) > 0 || !m.lacksObjectLabel(result) {
+		if len(v.Items) > 0 || !m.LacksObjectLabel(result) {
 			return nil
 		}
 		first = &Omission{Reason: OmitReasonNoObject, Labels: result.Samples[0].Labels}
@@ -150,9 +150,9 @@ func (e *EvaluationError) causedByQuery() bool {
 	return e.Reason.queryFault() || e.Reason == ReasonTimeout && !e.circuitOpen && e.cause == nil
 }
 
-// lacksObjectLabel reports whether no series of a result names an object. Values that are read
+// LacksObjectLabel reports whether a result has series, but none that names an object. Values that are read
 // by object names do not include such series.
-func (m *MetricQuery) lacksObjectLabel(result *Result) bool {
+func (m *MetricQuery) LacksObjectLabel(result *Result) bool {
 	return m.Object == "" && m.ObjectLabel != "" && len(result.Samples) > 0 && len(result.withLabel(m.ObjectLabel)) == 0
 }
 
