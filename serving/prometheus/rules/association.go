@@ -16,10 +16,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
 )
 
-var (
-	namespaces = schema.GroupResource{Resource: "namespaces"}
-	nodes      = schema.GroupResource{Resource: "nodes"}
-)
+var namespaces = schema.GroupResource{Resource: "namespaces"}
 
 // association maps labels to the resources whose objects they name. It is immutable.
 type association struct {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 )
@@ -30,8 +29,6 @@ type discovered struct {
 	// truncated is set if there are more series.
 	truncated bool
 	err       error
-	// ended is about when the newest series ended that is gone.
-	ended time.Time
 }
 
 // commonFirst returns the labels with those that all series have first. A scraped workload could
@@ -114,7 +111,7 @@ func (c *Catalog) setSeries(s Selection, found series.Found) {
 	}
 	f.series = all
 	next := families(all)
-	f.known, f.err, f.truncated, f.ended = true, err, truncated, found.Ended
+	f.known, f.err, f.truncated = true, err, truncated
 	var changed, gone []*family
 	for name, fresh := range next {
 		old := f.families[name]

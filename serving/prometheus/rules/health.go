@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
@@ -181,13 +180,11 @@ func (c *Catalog) activeProblems(r *activeRule, f *discovered) []*problem {
 		name := first(r.unassociated)
 		problems = append(problems, warnf(ReasonNoObjects, "%d series match, but no label of theirs names a resource of the cluster: %s has the labels %s; name one in resources.overrides", len(r.unassociated), name, r.unassociated[name]))
 	case len(r.bindings) == 0 && len(r.unassociated) == 0 && len(r.invalidNames) == 0:
-		since := ""
-		if !f.ended.IsZero() {
-			since = fmt.Sprintf(" (the last one ended at about %s)", f.ended.UTC().Format(time.RFC3339))
-		}
-		problems = append(problems, warnf(ReasonNoSeries, "no series match now%s: try seriesQuery at the source%s, and see whether seriesFilters and name.matches leave any", since, r.source.requestHint()))
+		problems = append(problems, warnf(ReasonNoSeries, "no series match now: try seriesQuery at the source%s, and see whether seriesFilters and name.matches leave any", r.source.requestHint()))
 	}
-	problems = append(problems, r.unreadable()...)
+	if p := r.unreadable(); p != nil {
+		problems = append(problems, p)
+	}
 	if f != nil && f.truncated {
 		problems = append(problems, warnf(ReasonTooManySeries, "seriesQuery selects more than %d kinds of series, or more series than can be read in a minute, and the others make no metrics: select fewer, in several rules", series.MaxSeries))
 	}
@@ -196,6 +193,54 @@ func (c *Catalog) activeProblems(r *activeRule, f *discovered) []*problem {
 		problems = append(problems, failingf(len(r.bindings) == 0, ReasonInvalidName, "%d series make no metric: for %s %s", len(r.invalidNames), quoteName(name), r.invalidNames[name]))
 	}
 	return problems
+}
+
+// unreadable returns a warning about metrics whose requests by autoscalers fail, or find nothing, for
+// ever; nil if there are none.
+func (r *activeRule) unreadable() *problem {
+	// Of several series the first by name are shown, so that the message stays.
+	var unlabeled, clusterScoped *binding
+	for _, bindings := range r.bindings {
+		for _, b := range bindings {
+			first := &clusterScoped
+			switch _, has := slices.BinarySearch(b.family.labels, b.namespaceLabel); {
+			case !r.external && !b.metric.Namespaced:
+				if name := b.metric.Resource.String(); name == "namespaces" || name == "nodes" {
+					continue
+				}
+			case has:
+				return nil // for most rules the first series decides
+			default:
+				first = &unlabeled
+			}
+			if *first == nil || b.family.name < (*first).family.name {
+				*first = b
+			}
+		}
+	}
+	switch b := unlabeled; {
+	case b != nil && b.selectsNamespace():
+		remedy := "name"
+		if r.external {
+			remedy = "set resources.namespaced: false, name"
+		}
+		return warnf(ReasonNoNamespaceLabel, "no series has the label %q, %s for one, and metricsQuery selects by it, so that it finds nothing: %s the label of the namespace in resources.overrides, or add it to the series",
+			b.namespaceLabel, quoteName(b.family.name), remedy)
+	case b == nil && clusterScoped != nil:
+		return warnf(ReasonClusterScoped, "autoscalers cannot read the metric %s of %s: these are in no namespace, and an autoscaler asks for objects of its own; make it in spec.externalMetrics.rules with resources.namespaced: false",
+			quoteName(clusterScoped.metric.Name), clusterScoped.metric.Resource)
+	}
+	return nil
+}
+
+// selectsNamespace reports whether the query selects the series by the label of the namespace.
+func (b *binding) selectsNamespace() bool {
+	const namespace = "default"
+	mq, err := externalQuery(b, namespace, nil)
+	if !b.rule.external {
+		mq, err = b.metricQuery(namespace, nil, nil)
+	}
+	return err == nil && promql.Selects(mq.Query.Expression, b.family.name, promql.Equal(b.namespaceLabel, namespace))
 }
 
 // collisionProblem returns the warning about metrics of a rule that another rule defines too,

@@ -5,9 +5,12 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/lru"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
@@ -42,6 +45,67 @@ func firstOfEach(problems []v1alpha1.RuleHealth, selects func(*v1alpha1.RuleHeal
 		}
 	}
 	return all
+}
+
+// endedMetric is a metric whose last series ended.
+type endedMetric struct {
+	// path is that of the rule, and series the name of the last series.
+	path, series string
+	// time is about when it ended.
+	time time.Time
+}
+
+// newEndedMetrics returns a cache of ended metrics, whose names scraped workloads choose.
+func newEndedMetrics() *lru.Cache[metricKey, endedMetric] {
+	const maxEnded, maxEndedBytes = 1000, 512 << 10
+	return lru.New(maxEnded, maxEndedBytes, func(k metricKey, e endedMetric) int {
+		return len(k.resource.Group) + len(k.resource.Resource) + len(k.name) + len(e.path) + len(e.series)
+	})
+}
+
+// folded returns the key for a name as autoscalers ask for it: client-go lower-cases external ones.
+func (k metricKey) folded() metricKey {
+	if k.external() {
+		k.name = strings.ToLower(k.name)
+	}
+	return k
+}
+
+// missing returns the NotFound for a metric that has no series now, or that nothing makes.
+func (c *Catalog) missing(namespace string, key metricKey) error {
+	why := fmt.Sprintf("no rule and no CustomMetric makes the metric %q of %s", key.name, key.resource)
+	declared := kindCustomMetric
+	if key.external() {
+		why, declared = fmt.Sprintf("no rule makes the metric %q, and no ExternalMetric does in namespace %q", key.name, namespace), kindExternalMetric
+	}
+	if rule := c.withoutSeries(key); rule != "" {
+		why = fmt.Sprintf("%s: check what exports them; if 0 is right without series, declare the metric in a %s whose query ends in \"or vector(0)\"", rule, declared)
+	}
+	return notFound("%s%s", why, c.whyMissing(namespace, key))
+}
+
+// withoutSeries says which rule makes a metric that has no series, and since when; empty if it is
+// not known that a rule does.
+func (c *Catalog) withoutSeries(key metricKey) string {
+	ended, had := c.ended.Get(key.folded())
+	makes := func(r *activeRule, series string) bool {
+		name, ok := r.metricName(series)
+		return ok && metricKey{key.resource, name}.folded() == key.folded()
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	never := ""
+	for _, r := range c.healthRules {
+		switch {
+		case r.failed() || r.external != key.external():
+		case had && r.path == ended.path && makes(r, ended.series):
+			return fmt.Sprintf("the metric %q had series until about %s, and has none now: %s makes it of the series %s",
+				key.name, ended.time.UTC().Format(time.RFC3339), r.path, quoteName(ended.series))
+		case r.series != "" && makes(r, r.series) && slices.ContainsFunc(c.health.Rules, func(h v1alpha1.RuleHealth) bool { return h.Path == r.path && h.Reason == ReasonNoSeries }):
+			never = fmt.Sprintf("%s makes the metric %q, but its seriesQuery matches no series", r.path, key.name)
+		}
+	}
+	return never
 }
 
 // maxExplained limits the rules without metrics that an error names.
