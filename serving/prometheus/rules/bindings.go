@@ -49,7 +49,10 @@ func (b *binding) compare(o *binding) int {
 
 // bind adds the metrics of a family, and returns them.
 func (r *activeRule) bind(f *family) []*binding {
-	name, ok := r.metricName(f.name)
+	if !r.matches(f.name) {
+		return nil
+	}
+	name, ok := r.naming.name(f.name)
 	if !ok {
 		return nil
 	}

@@ -22,6 +22,7 @@ func FuzzRule(f *testing.F) {
 	f.Add("up", "", "kube_<<.Group>>_<<.Resource>>", "(a)(b)", "${2}_$1", "", "ab", "kube_apps_deployment")
 	f.Add("x", "(", "(<<.Resource>>", "(?P<n>.*)", "$n/", "<<range 999999999>><<end>>", "x", "(pod")
 	f.Add("{}", ".", "<<.Resource>><<.Resource>>", "", "a%b", "<<.Series>>[5m]", "a", "podpod")
+	f.Add("lag", "x", "<<.Resource>>", "", "", `sum(<<.Series>>{<<.LabelMatchers>>, queue=~"a.*"}) by (<<.GroupBy>>, le)`, "lag", "pod")
 	f.Add("x", "y", `<<printf "%s" .Resource>>`, ".*", "$$", "topk(1, <<.Series>>{<<.LabelMatchers>>})", "x.y", "pod")
 	f.Fuzz(func(t *testing.T, seriesQuery, isNot, template, matches, as, metricsQuery, name, label string) {
 		for _, s := range []string{seriesQuery, isNot, template, matches, as, metricsQuery, name, label} {

@@ -53,11 +53,9 @@ const (
 	ReasonTooManySeries = "TooManySeries"
 	// ReasonNoSeries means that no series matches seriesQuery and the filters now.
 	ReasonNoSeries = "NoSeries"
-	// ReasonNoNamespaceLabel means that series match, but none has the label of the namespace by
-	// which the query selects.
+	// ReasonNoNamespaceLabel means that no series has the namespace's label, by which the query selects.
 	ReasonNoNamespaceLabel = "NoNamespaceLabel"
-	// ReasonClusterScoped means that the metrics describe objects without a namespace, which
-	// autoscalers cannot ask for.
+	// ReasonClusterScoped means that autoscalers cannot ask for the objects, which have no namespace.
 	ReasonClusterScoped = "ClusterScoped"
 	// ReasonNoObjects means that series match, but none of their labels names an object.
 	ReasonNoObjects = "NoObjects"

@@ -49,10 +49,8 @@ func firstOfEach(problems []v1alpha1.RuleHealth, selects func(*v1alpha1.RuleHeal
 
 // endedMetric is a metric whose last series ended.
 type endedMetric struct {
-	// path is that of the rule, and series the name of the last series.
-	path, series string
-	// time is about when it ended.
-	time time.Time
+	path, series string    // of the rule, and the name of the series
+	time         time.Time // about when it ended
 }
 
 // newEndedMetrics returns a cache of ended metrics, whose names scraped workloads choose.
@@ -81,7 +79,7 @@ func (c *Catalog) missing(namespace string, key metricKey) error {
 	if rule := c.withoutSeries(key); rule != "" {
 		why = fmt.Sprintf("%s: check what exports them; if 0 is right without series, declare the metric in a %s whose query ends in \"or vector(0)\"", rule, declared)
 	}
-	return notFound("%s%s", why, c.whyMissing(namespace, key))
+	return notFound("%s%s", why, c.whyMissing(declared, namespace, key))
 }
 
 // withoutSeries says which rule makes a metric that has no series, and since when; empty if it is
@@ -89,8 +87,8 @@ func (c *Catalog) missing(namespace string, key metricKey) error {
 func (c *Catalog) withoutSeries(key metricKey) string {
 	ended, had := c.ended.Get(key.folded())
 	makes := func(r *activeRule, series string) bool {
-		name, ok := r.metricName(series)
-		return ok && metricKey{key.resource, name}.folded() == key.folded()
+		name, ok := r.naming.name(series)
+		return ok && r.matches(series) && metricKey{key.resource, name}.folded() == key.folded()
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -115,12 +113,8 @@ const maxExplained = 5
 // metric of the namespace, and rules without metrics. It begins with a semicolon unless it is
 // empty. Rules are the cluster's: their messages, with queries and addresses, are not for every
 // client.
-func (c *Catalog) whyMissing(namespace string, key metricKey) string {
+func (c *Catalog) whyMissing(kind, namespace string, key metricKey) string {
 	var b strings.Builder
-	kind, prefix := kindCustomMetric, "spec.customMetrics."
-	if key.external() {
-		kind, prefix = kindExternalMetric, "spec.externalMetrics."
-	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for _, d := range c.declaredAll {
@@ -130,7 +124,7 @@ func (c *Catalog) whyMissing(namespace string, key metricKey) string {
 		}
 	}
 	missing := firstOfEach(c.health.Rules, func(h *v1alpha1.RuleHealth) bool {
-		return h.State != v1alpha1.RuleWarning && strings.HasPrefix(h.Path, prefix)
+		return h.State != v1alpha1.RuleWarning && strings.HasPrefix(h.Path, partPath[key.external()]+".")
 	})
 	for i, h := range missing {
 		switch i {

@@ -198,14 +198,6 @@ func (n naming) name(series string) (string, bool) {
 	return string(n.matches.ExpandString(nil, n.as, series, match)), true
 }
 
-// metricName returns the name of the metric of a series; false if the rule makes none of it.
-func (r *rule) metricName(series string) (string, bool) {
-	if !r.matches(series) {
-		return "", false
-	}
-	return r.naming.name(series)
-}
-
 // maxMetricName is the maximum length of a metric's name in characters, as in the schema of
 // metricName.
 const maxMetricName = 253

@@ -187,8 +187,13 @@ func TestDiscovery(t *testing.T) {
 		time.Sleep(8 * time.Minute)
 		synctest.Wait()
 		// "two" is older than MaxAge, and two intervals at most.
-		if diff := cmp.Diff([]string{"one"}, names(d.Found("a"))); diff != "" {
+		found = d.Found("a")
+		if diff := cmp.Diff([]string{"one"}, names(found)); diff != "" {
 			t.Errorf("series (-want +got):\n%s", diff)
+		}
+		// "three" had samples later than "two", and has none either.
+		if ended := found.Ended.Sub(s.begin); ended < 2*time.Minute || ended > 4*time.Minute {
+			t.Errorf("the last series ended after %s", ended)
 		}
 		if n := news(); len(n) < 2 || n[0] != "a" {
 			t.Errorf("news of %v", n)
