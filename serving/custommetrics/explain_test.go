@@ -20,6 +20,8 @@ import (
 // read one pod's metric by name must not learn of its neighbors'.
 func TestExplain(t *testing.T) {
 	w := newWorld()
+	w.metric("pods", podKind, true, "unlabeled")
+	w.sample("pods/unlabeled", "", 0, 0)
 	failing := newWorld()
 	failing.fail(&query.Failure{Source: "main", Reason: query.ReasonBadStatus, Message: "502 Bad Gateway"})
 	server, down := serve(t, w), serve(t, failing)
@@ -27,7 +29,7 @@ func TestExplain(t *testing.T) {
 		server *served
 		path   string
 		want   string // objects with a value, series of theirs, series of others
-		fails  string
+		fails  string // the failure, or why nothing has a value
 	}{
 		"all":            {path: "/namespaces/shop/pods/*/hits?explain=true", want: "db-1 web-1 web-2, 3 series, 1 others"},
 		"by a selector":  {path: "/namespaces/shop/pods/*/hits?explain=1&labelSelector=app%3Dweb", want: "web-1 web-2, 2 series, 2 others"},
@@ -35,6 +37,8 @@ func TestExplain(t *testing.T) {
 		"another's pods": {path: "/namespaces/shop/pods/*/hits?explain=true&labelSelector=app%3Ddb", want: "db-1, 1 series, 3 others"},
 		"one pod":        {path: "/namespaces/shop/pods/web-1/hits?explain=true", want: "web-1, 1 series, 3 others"},
 		"one without":    {path: "/namespaces/shop/pods/other/hits?explain=true", want: ", 0 series, 4 others"},
+		"no object at all": {path: "/namespaces/shop/pods/*/unlabeled?explain=true", want: ", 0 series, 1 others",
+			fails: `NoObject: the source answers 1 series, but none with the label "object", which names the object: group by it in the query (by (<<.GroupBy>>))`},
 		"a source that is down": {server: down, path: "/namespaces/shop/pods/*/hits?explain=true", want: ", 0 series, 0 others",
 			fails: "BadStatus: 502 Bad Gateway"},
 	} {
@@ -57,6 +61,9 @@ func TestExplain(t *testing.T) {
 			fails := ""
 			if e.Failure != nil {
 				fails = e.Failure.Reason + ": " + e.Failure.Message
+			}
+			for _, o := range e.Omitted {
+				fails += o.Reason + ": " + o.Message
 			}
 			if fails != test.fails || e.Query == "" || e.Origin == "" {
 				t.Errorf("failure %q, want %q\n%s", fails, test.fails, got.body)

@@ -58,7 +58,7 @@ func (r *targetRequest) List(ctx context.Context, options *metainternalversion.L
 	}
 	list := &custom_metrics.MetricValueList{ListMeta: metav1.ListMeta{ResourceVersion: values.ResourceVersion()}}
 	list.Items = resolved.objects(values)
-	if len(list.Items) == 0 && (!r.all() || values.SourceError == nil && resolved.metricQuery.LacksObjectLabel(result)) {
+	if len(list.Items) == 0 && (!r.all() || resolved.metricQuery.NoObject(result) != "") {
 		return nil, r.noValue(&resolved.metricQuery, result, values)
 	}
 	valueapi.Warn(ctx, values, resolved.omitted)
@@ -168,15 +168,13 @@ func (r *targetRequest) noValue(mq *query.MetricQuery, result *query.Result, val
 	if values.SourceError != nil {
 		return fmt.Errorf("metric %q of %s %q (%s) has no last value: %w", r.metric, r.resource, r.name, mq.Origin, values.SourceError)
 	}
-	why := ""
+	why := mq.NoObject(result)
 	switch o := values.Omission(r.name); {
 	case o != nil:
 		why = o.Error()
 	case len(result.Samples) == 0:
 		why = "the source answers no series to its query"
-	case mq.LacksObjectLabel(result):
-		why = fmt.Sprintf("the source answers %d series, but none with the label %q, which names the object: group by it in the query (by (<<.GroupBy>>))", len(result.Samples), mq.ObjectLabel)
-	default:
+	case why == "":
 		why = fmt.Sprintf("the source answers %d series, but none of this object", len(result.Samples))
 	}
 	where := ""

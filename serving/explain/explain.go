@@ -63,6 +63,9 @@ func Explain(ctx context.Context, querier query.Querier, r Request) *v1alpha1.Me
 	}
 	e.Fallback = values.SourceError != nil
 	r.addValues(e, values)
+	if why := mq.NoObject(result); why != "" && len(r.Objects) > 0 {
+		e.Omitted = append(e.Omitted, v1alpha1.ExplainedOmission{Reason: string(query.OmitReasonNoObject), Message: why})
+	}
 	return e
 }
 

@@ -134,7 +134,7 @@ func (m *MetricQuery) problem(result *Result, v *Values, err error) *Problem {
 	}
 	first := v.Omission("")
 	if first == nil {
-		if len(v.Items) > 0 || !m.LacksObjectLabel(result) {
+		if len(v.Items) > 0 || !m.lacksObjectLabel(result) {
 			return nil
 		}
 		first = &Omission{Reason: OmitReasonNoObject, Labels: result.Samples[0].Labels}
@@ -150,10 +150,19 @@ func (e *EvaluationError) causedByQuery() bool {
 	return e.Reason.queryFault() || e.Reason == ReasonTimeout && !e.circuitOpen && e.cause == nil
 }
 
-// LacksObjectLabel reports whether a result has series, but none that names an object. Values that are read
+// lacksObjectLabel reports whether a result has series, but none that names an object. Values that are read
 // by object names do not include such series.
-func (m *MetricQuery) LacksObjectLabel(result *Result) bool {
+func (m *MetricQuery) lacksObjectLabel(result *Result) bool {
 	return m.Object == "" && m.ObjectLabel != "" && len(result.Samples) > 0 && len(result.withLabel(m.ObjectLabel)) == 0
+}
+
+// NoObject returns why no object has a value if a result has series, but none that names an object;
+// otherwise it is empty.
+func (m *MetricQuery) NoObject(result *Result) string {
+	if result == nil || !m.lacksObjectLabel(result) {
+		return ""
+	}
+	return fmt.Sprintf("the source answers %d series, but none with the label %q, which names the object: group by it in the query (by (<<.GroupBy>>))", len(result.Samples), m.ObjectLabel)
 }
 
 // seriesLabels identifies the series; empty if Object does.

@@ -42,7 +42,7 @@ func (b *binding) input(namespace string, series labels.Selector) (*templateInpu
 	}
 	for _, s := range selections {
 		for _, value := range s.Values {
-			if err := checkValue("value in the selector", value); err != nil {
+			if err := checkValue("value in the selector (an autoscaler's metric.selector)", value); err != nil {
 				return nil, err
 			}
 		}
@@ -190,7 +190,7 @@ func (b *binding) escapeDots(data *querytemplate.Query, label string, e expressi
 		data.LabelValuesByName = escaped.LabelValuesByName
 		return other, nil
 	case selected:
-		return expression{}, badRequest("the value %q of the label %q has a dot, and %s: metricsQuery may take it for any character: use <<.LabelMatchers>> there", data.LabelValuesByName[label], label, b.rule.path)
+		return expression{}, badRequest("the value %q of the label %q has a dot, and %s: metricsQuery may take it for any character: select by another label, or use <<.LabelMatchers>> there", data.LabelValuesByName[label], label, b.rule.path)
 	}
 	return e, nil
 }
