@@ -89,7 +89,7 @@ func (s *reconcileState) evaluateKubelets(k v1alpha1.KubeletReport) conditionRes
 	for _, f := range failures[:min(len(failures), failureKinds)] {
 		parts = append(parts, fmt.Sprintf("%d of %d nodes: %s (%s). %s", f.Count, k.Nodes, f.Reason, nodeNames(f), s.remedy(f.Reason)))
 	}
-	return conditionResult{metav1.ConditionFalse, reason, withPods(strings.Join(parts, " "), pods)}
+	return conditionResult{metav1.ConditionFalse, reason, withPods(strings.Join(parts, ". "), pods)}
 }
 
 // withPods returns a message followed by that about pods, if there is any.

@@ -51,7 +51,7 @@ func TestEvaluateKubelets(t *testing.T) {
 				failure(v1alpha1.ScrapeCertificateUntrusted, 9, "g"),
 			}},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletCertificatesUntrusted,
-			parts: []string{"9 of 900 nodes: CertificateUntrusted (g and 8 more)", "800 of 900 nodes: Timeout (a, b, c, d, e and 795 more)"},
+			parts: []string{"9 of 900 nodes: CertificateUntrusted (g and 8 more)", "'. 800 of 900 nodes: Timeout (a, b, c, d, e and 795 more)"},
 		},
 		"stale samples": {
 			report: v1alpha1.KubeletReport{Nodes: 5, Healthy: 2, Failures: []v1alpha1.KubeletFailure{{

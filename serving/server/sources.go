@@ -214,7 +214,7 @@ func (r *sourceRegistry) ready() error {
 			continue
 		}
 		if h := s.prometheus.Health(); !h.Healthy {
-			return fmt.Errorf("source %q has not answered: %s %s", s.spec.Name, h.Reason, h.Message)
+			return fmt.Errorf("source %q has not answered: %s: %s", s.spec.Name, h.Reason, h.Message)
 		}
 		for _, matcher := range s.matchers {
 			if found := s.prometheus.Series().Found(matcher); found.Time.IsZero() && found.Err == nil {

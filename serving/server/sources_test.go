@@ -151,7 +151,7 @@ func TestSourcesReady(t *testing.T) {
 	}{
 		"no source":                    {},
 		"a source that answers":        {sources: []v1alpha1.SourceSpec{prometheusAt("main", server.URL)}},
-		"a source that is away":        {sources: []v1alpha1.SourceSpec{prometheusAt("main", "http://127.0.0.1:1")}, waits: `source "main" has not answered: ConnectionFailed`},
+		"a source that is away":        {sources: []v1alpha1.SourceSpec{prometheusAt("main", "http://127.0.0.1:1")}, waits: `source "main" has not answered: ConnectionFailed: `},
 		"an optional one that is away": {sources: []v1alpha1.SourceSpec{optional, prometheusAt("main", server.URL)}},
 		"one that cannot be used":      {sources: []v1alpha1.SourceSpec{{Name: "empty"}}},
 	}
