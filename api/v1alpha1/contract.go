@@ -35,6 +35,11 @@ const (
 	// Clients need the verb get on this non-resource URL.
 	DeclaredPath = "/declared"
 
+	// NoMetrics is in discovery of custom.metrics.k8s.io (of namespaces) and external.metrics.k8s.io
+	// while they have no metric, since clients do not cache a version without resources. It is
+	// the name of no metric.
+	NoMetrics = "no-metrics"
+
 	// AnnotationMetricsPath on a Node overrides the path of its kubelet's metrics.
 	// metrics-server has the same annotation.
 	AnnotationMetricsPath = "metrics.k8s.io/resource-metrics-path"

@@ -11,6 +11,7 @@ import (
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 	"k8s.io/metrics/pkg/apis/external_metrics"
 
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
 )
 
@@ -74,5 +75,6 @@ func (snap *snapshot) checkOtherAPI(ctx context.Context, group, version string, 
 		}
 		return snap.requestFailed(subject, err, remedy).withCommand(command)
 	}
+	names = slices.DeleteFunc(names, func(name string) bool { return name == v1alpha1.NoMetrics || name == "namespaces/"+v1alpha1.NoMetrics })
 	return pass(subject, "Available%s; metrics in discovery: %d", owner(r), len(names))
 }

@@ -6,12 +6,14 @@ package verify
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
 
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 	"github.com/metricsbackend/metrics-backend-operator/test/plugincluster"
 )
@@ -48,5 +50,21 @@ func TestHealthy(t *testing.T) {
 				t.Errorf("exit code %d", code)
 			}
 		})
+	}
+}
+
+// TestNoMetrics: what discovery lists while there are no metrics is none.
+func TestNoMetrics(t *testing.T) {
+	world := plugincluster.Healthy(plugincluster.Authority(t, plugincluster.Now.Add(10*years)))
+	world.ServeOthers()
+	for version := range world.Others {
+		world.Others[version] = []string{v1alpha1.NoMetrics}
+		if strings.HasPrefix(version, "custom") {
+			world.Others[version] = []string{"namespaces/" + v1alpha1.NoMetrics}
+		}
+	}
+	got, code := verifyText(t, plugincluster.Start(t, world), nil)
+	if n := strings.Count(got, "; metrics in discovery: 0\n"); n != 3 || code != output.OK {
+		t.Errorf("%d versions without metrics, exit code %d:\n%s", n, code, got)
 	}
 }

@@ -19,7 +19,9 @@ import (
 	"k8s.io/client-go/discovery"
 	restclient "k8s.io/client-go/rest"
 
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
+	"github.com/metricsbackend/metrics-backend-operator/test/apiserver"
 )
 
 var everyResource = []string{
@@ -83,13 +85,7 @@ func TestDiscovery(t *testing.T) {
 func TestDiscoveryFollowsMetrics(t *testing.T) {
 	w := newWorld()
 	bubble(t, w, func(t *testing.T, s *served) {
-		names := func() []string {
-			var list metav1.APIResourceList
-			if err := json.Unmarshal(s.do(t, http.MethodGet, root("v1beta1"), "").body, &list); err != nil {
-				t.Fatal(err)
-			}
-			return describe(list.APIResources)
-		}
+		names := func() []string { return s.resources(t, "v1beta1") }
 		etag := func() string { return s.do(t, http.MethodGet, "/apis", aggregatedDiscovery).header.Get("ETag") }
 		first := etag()
 		time.Sleep(time.Minute)
@@ -124,6 +120,48 @@ func TestDiscoveryFollowsMetrics(t *testing.T) {
 			t.Errorf("a metric that discovery does not tell of: %d %s", got.code, got.body)
 		}
 	})
+}
+
+// TestDiscoveryWithoutMetrics: each version has a resource that nothing deletes, lists or counts, until there is a metric.
+func TestDiscoveryWithoutMetrics(t *testing.T) {
+	w := newWorld()
+	clear(w.metrics)
+	if found := discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"delete"}}, apiserver.RequireCached(t, serve(t, w).URL)); len(found) > 0 {
+		t.Errorf("controllers would delete %v", found)
+	}
+	bubble(t, w, func(t *testing.T, s *served) {
+		const path = "/namespaces/*/metrics/" + v1alpha1.NoMetrics
+		for _, version := range []string{"v1beta1", "v1beta2"} {
+			if diff := cmp.Diff([]string{"namespaces/no-metrics false MetricValueList [get watch]"}, s.resources(t, version)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", version, diff)
+			}
+			for _, path := range []string{path, "/namespaces/shop/metrics/" + v1alpha1.NoMetrics} {
+				got := s.do(t, http.MethodGet, root(version)+path, "")
+				if want := `{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/` + version + `","metadata":{},"items":[]}`; got.code != http.StatusOK || strings.TrimSpace(string(got.body)) != want {
+					t.Errorf("%s of %s: %d %s", path, version, got.code, got.body)
+				}
+			}
+		}
+		s.watch(t, root("v1beta2")+path+"?watch=true&timeoutSeconds=20&allowWatchBookmarks=true").expect("BOOKMARK at 18s", "EOF at 20s")
+		w.mu.Lock()
+		w.metric("nodes", nodeKind, false, "load")
+		w.mu.Unlock()
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"nodes/load false MetricValueList [get watch]"}, s.resources(t, "v1beta2")); diff != "" {
+			t.Errorf("with a metric (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// resources returns the resources in discovery of a version.
+func (s *served) resources(t *testing.T, version string) []string {
+	t.Helper()
+	var list metav1.APIResourceList
+	if err := json.Unmarshal(s.do(t, http.MethodGet, root(version), "").body, &list); err != nil {
+		t.Fatal(err)
+	}
+	return describe(list.APIResources)
 }
 
 const aggregatedDiscovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

@@ -24,6 +24,7 @@ import (
 	"k8s.io/metrics/pkg/apis/custom_metrics/v1beta1"
 	"k8s.io/metrics/pkg/apis/custom_metrics/v1beta2"
 
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 )
@@ -65,13 +66,16 @@ func InstallAPI(server *genericapiserver.GenericAPIServer, o Options) (*valueapi
 		Scheme:    Scheme,
 		ListKind:  kindList,
 		ValueKind: "MetricValue",
-		NewList:   func() runtime.Object { return &custom_metrics.MetricValueList{} },
+		NewList:   emptyList,
 		Columns:   columns,
 		Row:       row,
 		Routes:    r.routes(),
 		Resources: valueapi.CachedResources(o.Metrics.ObjectMetrics, resource),
+		NoMetrics: resource(&query.ObjectMetric{Resource: namespaces, Name: v1alpha1.NoMetrics}),
 	}, o.Options)
 }
+
+func emptyList() runtime.Object { return &custom_metrics.MetricValueList{} }
 
 const kindList = "MetricValueList"
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/metrics/pkg/apis/external_metrics"
 	"k8s.io/metrics/pkg/apis/external_metrics/install"
 
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 )
@@ -40,11 +41,12 @@ func InstallAPI(server *genericapiserver.GenericAPIServer, o Options) (*valueapi
 	r := &reader{metrics: o.Metrics, querier: o.Querier, policies: o.Policies}
 	return valueapi.Install(server, valueapi.API{
 		Versions: GroupVersions(), Scheme: Scheme, ListKind: kindList, ValueKind: "ExternalMetricValue",
-		NewList:   func() runtime.Object { return &external_metrics.ExternalMetricValueList{} },
+		NewList:   emptyList,
 		Columns:   columns,
 		Row:       row,
 		Routes:    r.routes(),
 		Resources: valueapi.CachedResources(o.Metrics.ExternalMetrics, resource),
+		NoMetrics: metav1.APIResource{Name: v1alpha1.NoMetrics, Namespaced: true, Kind: kindList},
 	}, o.Options)
 }
 
@@ -60,6 +62,8 @@ func (r *reader) routes() []valueapi.Route {
 		Parse:      r.parse,
 	}}
 }
+
+func emptyList() runtime.Object { return &external_metrics.ExternalMetricValueList{} }
 
 const kindList = "ExternalMetricValueList"
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -16,11 +17,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/metrics/pkg/apis/external_metrics/v1beta1"
 	externalclient "k8s.io/metrics/pkg/client/external_metrics"
 
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/test/apiserver"
 )
 
 // values are the labels and values of a list, in order.
@@ -222,5 +226,37 @@ func TestDiscovery(t *testing.T) {
 	}
 	if code, body := w.get("/openapi/v3/apis/external.metrics.k8s.io/v1beta1"); code != http.StatusOK || !strings.Contains(body, "ExternalMetricValueList") {
 		t.Errorf("OpenAPI: %d %.300s", code, body)
+	}
+}
+
+// TestDiscoveryWithoutMetrics: the version has a resource that nothing deletes, and that is read as an empty list.
+func TestDiscoveryWithoutMetrics(t *testing.T) {
+	w := newWorld(t)
+	const resource = `"name":"no-metrics","singularName":"","namespaced":true,"kind":"ExternalMetricValueList","verbs":["get","watch"]`
+	if _, body := w.get("/apis/external.metrics.k8s.io/v1beta1"); strings.Contains(body, v1alpha1.NoMetrics) {
+		t.Errorf("although there is a metric: %s", body)
+	}
+	w = newWorld(t, func(w *world) { clear(w.metrics) })
+	if code, body := w.get("/apis/external.metrics.k8s.io/v1beta1"); code != http.StatusOK || !strings.Contains(body, resource) {
+		t.Errorf("%d %s", code, body)
+	}
+	server := httptest.NewServer(w.handler)
+	defer server.Close()
+	preferred := apiserver.RequireCached(t, server.URL)
+	if len(preferred) != 1 || len(preferred[0].APIResources) != 1 || preferred[0].APIResources[0].Name != v1alpha1.NoMetrics {
+		t.Errorf("kubectl api-resources would print %v", preferred)
+	}
+	if found := discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"delete"}}, preferred); len(found) > 0 {
+		t.Errorf("controllers would delete %v", found)
+	}
+	for _, namespace := range []string{"shop", "*"} {
+		want := `{"kind":"ExternalMetricValueList","apiVersion":"external.metrics.k8s.io/v1beta1","metadata":{},"items":[]}`
+		if code, body := w.get("/apis/external.metrics.k8s.io/v1beta1/namespaces/" + namespace + "/no-metrics"); code != http.StatusOK || strings.TrimSpace(body) != want {
+			t.Errorf("%s: %d %s", namespace, code, body)
+		}
+	}
+	// Discovery offers watches, and so there are.
+	if code, body := w.get(path(v1alpha1.NoMetrics, "?watch=true&timeoutSeconds=1")); code != http.StatusOK || body != "" {
+		t.Errorf("a watch: %d %s", code, body)
 	}
 }

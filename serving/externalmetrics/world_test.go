@@ -111,13 +111,16 @@ type world struct {
 	group    *valueapi.Group
 }
 
-func newWorld(t testing.TB) *world {
+func newWorld(t testing.TB, change ...func(*world)) *world {
 	t.Helper()
 	w := &world{
 		t: t, metrics: fakeMetrics{}, source: &fakeSource{answers: map[string][]query.Sample{}}, policies: NewPolicies(),
 	}
 	w.policies.Apply(&policy.Set{})
 	w.add("queue_length", sample(3.5, labels.Set{"queue": "a", "region": "eu"}), sample(7, labels.Set{"queue": "b", "region": "eu"}), sample(9, labels.Set{"queue": "b", "region": "us"}))
+	for _, f := range change {
+		f(w)
+	}
 
 	server := apiserver.New(t, Scheme, apiserver.Definitions(resourcemetrics.GetOpenAPIDefinitions, OpenAPIDefinitions), func(config *genericapiserver.Config) {
 		config.Authentication.Authenticator = authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {

@@ -25,6 +25,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 	"github.com/metricsbackend/metrics-backend-operator/serving/valuecache"
 )
@@ -48,6 +50,8 @@ type API struct {
 	// Resources returns the resources for discovery, at most limit, and their total number. Only
 	// Name, Namespaced and Kind are set. It is called every few seconds, one call at a time.
 	Resources func(limit int) (first []metav1.APIResource, total int)
+	// NoMetrics is in discovery while there are no metrics (v1alpha1.NoMetrics), and read as NoValues.
+	NoMetrics metav1.APIResource
 }
 
 // Group is the name of the API group.
@@ -89,6 +93,20 @@ type Request interface {
 	List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error)
 	// Subscribe returns how a watch gets its values.
 	Subscribe(ctx context.Context, options *metainternalversion.ListOptions) (*Subscription, error)
+}
+
+// NoValues is a request without values, which returns an empty list.
+type NoValues func() runtime.Object
+
+// List implements Request.
+func (r NoValues) List(context.Context, *metainternalversion.ListOptions) (runtime.Object, error) {
+	return r(), nil
+}
+
+// Subscribe implements Request.
+func (NoValues) Subscribe(context.Context, *metainternalversion.ListOptions) (*Subscription, error) {
+	none := func() (query.MetricQuery, error) { return query.MetricQuery{}, nil }
+	return &Subscription{Subscription: valuecache.Subscription{ID: v1alpha1.NoMetrics, Read: none}, Release: func() {}}, nil
 }
 
 // Subscription says how a watch gets its values.

@@ -115,10 +115,12 @@ func (g *Group) advertise(d document) error {
 	if g.watchable {
 		verbs = append(verbs, verbWatch)
 	}
-	resources := make([]metav1.APIResource, len(d.resources))
-	for i, r := range d.resources {
-		r.Verbs = verbs
-		resources[i] = r
+	resources := slices.Clone(d.resources)
+	if len(resources) == 0 {
+		resources = []metav1.APIResource{g.api.NoMetrics}
+	}
+	for i := range resources {
+		resources[i].Verbs = verbs
 	}
 	converted, err := endpoints.ConvertGroupVersionIntoToDiscovery(resources)
 	if err != nil {

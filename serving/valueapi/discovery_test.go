@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/klog/v2"
 )
 
@@ -21,6 +23,7 @@ func TestAdvertiseAgain(t *testing.T) {
 		api: API{
 			Versions:  []schema.GroupVersion{{Group: "test.metrics.k8s.io", Version: "v1"}},
 			Resources: func(int) ([]metav1.APIResource, int) { return listed, len(listed) },
+			NoMetrics: metav1.APIResource{Name: "none", Namespaced: true},
 		},
 		aggregated: aggregated.NewResourceManager("apis"),
 	}
@@ -67,4 +70,15 @@ func TestAdvertiseAgain(t *testing.T) {
 		t.Error("what could not be told is not tried again, or for ever")
 	}
 	told("pods/a [get watch]", "pods/b [get watch]")
+
+	// What is listed without metrics is none.
+	RegisterMetrics(metrics.NewKubeRegistry().MustRegister)
+	listed = nil
+	if !tell() || tell() {
+		t.Error("that there are no metrics is not told once")
+	}
+	told("none [get watch]")
+	if n, err := testutil.GetGaugeMetricValue(discovered.WithLabelValues("test.metrics.k8s.io")); n != 0 || err != nil {
+		t.Errorf("%g metrics are counted, error %v", n, err)
+	}
 }

@@ -127,6 +127,7 @@ func TestMetricNames(t *testing.T) {
 		long: "", "job:requests:rate5m": "", "x-äöü.y": "", strings.Repeat("ä", 253): "",
 		long + "x": "is longer than 253", strings.Repeat("x", 16<<10): "is longer than 253", strings.Repeat("ä", 254): "is longer than 253",
 		"a b": "white space", "a\nb": "white space", "a\x7f": "control character", "\xff": "control character", "a%b": "has a character", "..": "part of a path",
+		v1alpha1.NoMetrics: "while there are no metrics", "No-Metrics": "while there are no metrics",
 	} {
 		spec := backend([]v1alpha1.MetricRule{{SeriesQuery: "x", Resources: namespacePod, Name: v1alpha1.RuleName{As: name}}}, []v1alpha1.MetricRule{{SeriesQuery: "x", Name: v1alpha1.RuleName{As: name}}})
 		c := newCatalog(t, spec, seriesOf("x", "namespace", "pod"))

@@ -213,6 +213,8 @@ func checkMetricName(name string, external bool) error {
 		return fmt.Errorf("%s is longer than %d characters", quoteName(name), maxMetricName)
 	case strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c == 0x7f || c == utf8.RuneError }):
 		return fmt.Errorf("%s has white space or a control character", quoteName(name))
+	case strings.EqualFold(name, v1alpha1.NoMetrics):
+		return fmt.Errorf("%q is what discovery lists while there are no metrics", name)
 	case name == "." || name == "..":
 		return fmt.Errorf("%q cannot be a part of a path", name)
 	case strings.ContainsAny(name, "%?") || !external && strings.Contains(name, "/"):

@@ -67,6 +67,9 @@ func TestRuntimeConfig(t *testing.T) {
 	for _, g := range list.Items {
 		for _, v := range g.Versions {
 			versions = append(versions, g.Name+"/"+v.Version)
+			if len(v.Resources) == 0 {
+				t.Errorf("%s/%s has no resources, so that clients do not cache it", g.Name, v.Version)
+			}
 		}
 	}
 	want := []string{
