@@ -38,10 +38,12 @@ func discoveryAggregated(ctx context.Context, snap *snapshot) []Result {
 // discoveryGroup checks the document of the group (KEP-5207, upgrade).
 func discoveryGroup(ctx context.Context, snap *snapshot) []Result {
 	found, err := aggregation.GroupDocument(ctx, snap.cluster, group)
-	if err != nil {
-		if apierrors.IsNotFound(err) {
-			return []Result{fail(groupSubject, "the group is not in discovery", discoveryRemedy)}
-		}
+	switch {
+	case apierrors.IsNotFound(err) && len(snap.expected) == 0:
+		return []Result{pass(groupSubject, "is not in discovery")}
+	case apierrors.IsNotFound(err):
+		return []Result{fail(groupSubject, "the group is not in discovery", discoveryRemedy)}
+	case err != nil:
 		return []Result{snap.requestFailed(groupSubject, err, discoveryRemedy)}
 	}
 	return []Result{snap.compare(groupSubject, "lists:", found.Versions)}

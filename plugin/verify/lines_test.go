@@ -378,6 +378,27 @@ func TestLines(t *testing.T) {
 			},
 			code: output.NotMet,
 		},
+		"no backend for metrics.k8s.io": {
+			// Nobody serves it, and nobody said that somebody should.
+			change: func(_ *testing.T, w *plugincluster.World) {
+				withoutResourceMetrics(w)
+				w.APIServices = w.APIServices[2:]
+				w.Current, w.Group, w.Served, w.Autoscalers = nil, nil, nil, nil
+			},
+		},
+		"metrics-server beside a backend": {
+			change: func(_ *testing.T, w *plugincluster.World) {
+				beside := plugincluster.MetricsServer()
+				withoutResourceMetrics(w)
+				w.APIServices = append(beside.APIServices, w.APIServices[2:]...)
+				w.Current, w.Group, w.Served, w.Metrics = beside.Current, beside.Group, beside.Served, beside.Metrics
+			},
+		},
+		"versions of a spec without metrics.k8s.io": {
+			// The operator has not retired them.
+			change: func(_ *testing.T, w *plugincluster.World) { withoutResourceMetrics(w) },
+			code:   output.NotMet,
+		},
 		"series not there yet": {
 			change: func(_ *testing.T, w *plugincluster.World) {
 				w.Metrics = strings.ReplaceAll(w.Metrics, `aggregator_unavailable_apiservice{name="v1.metrics.k8s.io"} 0`+"\n", "")
@@ -401,7 +422,12 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// notPassed leaves out lines that all cases have in common.
+// withoutResourceMetrics leaves the backend with custom and external metrics.
+func withoutResourceMetrics(w *plugincluster.World) {
+	w.ServeOthers()
+	w.Backends[0].Spec.ResourceMetrics = nil
+}
+
 // closePort makes kube-apiserver report each APIService as it does if a firewall drops its
 // packets to the pods.
 func closePort(w *plugincluster.World) {
@@ -411,6 +437,7 @@ func closePort(w *plugincluster.World) {
 	}
 }
 
+// notPassed leaves out lines that all cases have in common.
 func notPassed(text string) string {
 	var kept []string
 	for _, line := range strings.Split(text, "\n") {

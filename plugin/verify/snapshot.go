@@ -61,21 +61,27 @@ func (snap *snapshot) prepare(ctx context.Context) error {
 	return nil
 }
 
-// expectations returns the versions that should be served, and their origin: --expect, else
-// the specs of MetricsBackends, else the registered versions and v1beta1, since the HPA
-// controller of Kubernetes 1.37 uses no other.
+// expectations returns the versions that should be served, and their origin: --expect, else the
+// specs of MetricsBackends, else what others have registered; without any MetricsBackend also
+// v1beta1, since the HPA controller of Kubernetes 1.37 uses no other.
 func (snap *snapshot) expectations() ([]string, string) {
 	if len(snap.expect) > 0 {
 		return sorted(snap.expect), "--expect"
 	}
-	if versions, backends := snap.desiredVersions(group); len(backends) > 0 {
+	versions, backends := snap.desiredVersions(group)
+	if len(backends) > 0 {
 		return sorted(versions), "spec of MetricsBackend " + strings.Join(backends, ", ")
 	}
-	versions := []string{string(v1alpha1.ResourceMetricsV1beta1)}
 	for _, r := range snap.registrations {
-		versions = append(versions, r.Version)
+		if r.Backend == "" || len(snap.backends) == 0 {
+			versions = append(versions, r.Version)
+		}
 	}
-	return sorted(versions), "what is registered, and v1beta1, which the HPA controller asks; --expect says otherwise"
+	if len(snap.backends) > 0 {
+		return sorted(versions), "what others have registered, since no MetricsBackend has spec.resourceMetrics; --expect says otherwise"
+	}
+	return sorted(append(versions, string(v1alpha1.ResourceMetricsV1beta1))),
+		"what is registered, and v1beta1, which the HPA controller asks; --expect says otherwise"
 }
 
 // desiredVersions returns the versions of a group in specs of MetricsBackends, and the names of
@@ -145,7 +151,7 @@ func (snap *snapshot) maxAgeOfSamples() time.Duration {
 		return snap.maxAge
 	}
 	backends := snap.backends
-	if len(backends) == 0 {
+	if _, named := snap.desiredVersions(group); len(named) == 0 {
 		backends = []v1alpha1.MetricsBackend{{Spec: v1alpha1.MetricsBackendSpec{ResourceMetrics: &v1alpha1.ResourceMetricsSpec{}}}}
 	}
 	var longest time.Duration
