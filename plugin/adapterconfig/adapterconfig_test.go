@@ -44,6 +44,7 @@ func TestImport(t *testing.T) {
 		"manifests": nil,
 		"values":    {"--nan-as-zero", "--name=main", "--source=thanos"},
 		"refused":   {url},
+		"anchors":   nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))
@@ -261,7 +262,7 @@ func TestImportOfFiles(t *testing.T) {
 
 // FuzzFind: no file makes it panic, and what it takes can be written and read again.
 func FuzzFind(f *testing.F) {
-	for _, name := range []string{"config", "manifests", "values", "refused"} {
+	for _, name := range []string{"config", "manifests", "values", "refused", "anchors"} {
 		text, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))
 		if err != nil {
 			f.Fatal(err)
@@ -269,6 +270,7 @@ func FuzzFind(f *testing.F) {
 		f.Add(text)
 	}
 	f.Add([]byte("rules: &a [*a]"))
+	f.Add([]byte("x: &a {<<: [*a, {b: c}]}\nrules: {<<: *a}"))
 	f.Add([]byte("rules: {custom: !!null}\nprometheus: []\nextraArguments: {a: b}"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		found, err := find(text, "fuzz")

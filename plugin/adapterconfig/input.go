@@ -91,7 +91,7 @@ func find(text []byte, name string) (*input, error) {
 	return f, nil
 }
 
-// split returns all documents, with the items of lists.
+// split returns all documents, with the items of lists, and without aliases.
 func split(text []byte) ([]*yaml.Node, error) {
 	var documents []*yaml.Node
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
@@ -114,6 +114,9 @@ func split(text []byte) ([]*yaml.Node, error) {
 			}
 			return nil, fmt.Errorf("line %d: want a mapping", root.Line)
 		}
+		if root, err = resolve(root, false, new(maxFile)); err != nil {
+			return nil, err
+		}
 		items := at(root, "items")
 		if strings.HasSuffix(stringAt(root, "kind"), "List") && items != nil {
 			documents = append(documents, items.Content...)
@@ -121,6 +124,28 @@ func split(text []byte) ([]*yaml.Node, error) {
 		}
 		documents = append(documents, root)
 	}
+}
+
+// resolve returns a node with its aliases written out, so that it can be read without the rest of its document. They may
+// take no more than left bytes: a short file can name a long text many times, and an anchor can contain itself.
+func resolve(node *yaml.Node, aliased bool, left *int) (*yaml.Node, error) {
+	if node.Kind == yaml.AliasNode {
+		node, aliased = node.Alias, true
+	}
+	if aliased {
+		if *left -= 160 + len(node.Value); *left < 0 { // a node is 160 bytes
+			return nil, fmt.Errorf("line %d: aliases make the file longer than %d MiB, or its anchor contains itself", node.Line, maxFile>>20)
+		}
+	}
+	out := *node
+	out.Anchor, out.Content = "", make([]*yaml.Node, len(node.Content))
+	for i, child := range node.Content {
+		var err error
+		if out.Content[i], err = resolve(child, aliased, left); err != nil {
+			return nil, err
+		}
+	}
+	return &out, nil
 }
 
 // decodeDocument decodes a document, from the original text if it is the only one, so that
@@ -173,20 +198,23 @@ func inConfigMap(document *yaml.Node) (f *input, wrong []error, err error) {
 	return f, wrong, nil
 }
 
-// at returns the value of a key in a mapping, or nil.
+// at returns the value of a key in a mapping, which may be one of a merged mapping, or nil.
 func at(node *yaml.Node, key string) *yaml.Node {
-	if node == nil {
+	if node == nil || node.Kind != yaml.MappingNode {
 		return nil
 	}
-	if node.Kind == yaml.AliasNode {
-		node = node.Alias
-	}
-	if node.Kind != yaml.MappingNode {
-		return nil
-	}
+	var merged []*yaml.Node
 	for i := 0; i+1 < len(node.Content); i += 2 {
-		if node.Content[i].Value == key {
+		switch name := node.Content[i]; {
+		case name.Value == key:
 			return node.Content[i+1]
+		case name.ShortTag() == "!!merge":
+			merged = append(append(merged, node.Content[i+1]), list(node, name.Value)...)
+		}
+	}
+	for _, m := range merged {
+		if found := at(m, key); found != nil {
+			return found
 		}
 	}
 	return nil
