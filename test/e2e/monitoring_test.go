@@ -104,7 +104,7 @@ func monitoringConfig(t *testing.T, document string) string {
 	return string(out)
 }
 
-// shortenedRules are the rules with a sixtieth of each for, and rates over half a minute.
+// shortenedRules are the rules with a sixtieth of each for, and rates over half a minute or two.
 func shortenedRules(t *testing.T) string {
 	t.Helper()
 	rules, err := monitoring.Rules(suite.root)
@@ -114,7 +114,7 @@ func shortenedRules(t *testing.T) string {
 	for _, g := range rules.Groups {
 		for i := range g.Rules {
 			rule := &g.Rules[i]
-			rule.Expr = strings.NewReplacer("[5m]", "[30s]", "[5m:1m]", "[10s:1s]").Replace(rule.Expr)
+			rule.Expr = strings.NewReplacer("[5m]", "[30s]", "[5m:1m]", "[10s:1s]", "[1h]", "[2m]", "[10m]", "[10s]").Replace(rule.Expr)
 			if rule.For != "" {
 				long, err := time.ParseDuration(rule.For)
 				if err != nil {

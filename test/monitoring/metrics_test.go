@@ -22,13 +22,15 @@ import (
 
 // ofOthers are metrics that are not this product's. The end-to-end tests find them.
 var ofOthers = []string{
-	"ALERTS",                                    // Prometheus
-	"aggregator_unavailable_apiservice",         // kube-apiserver
-	"apiserver_request_duration_seconds",        // k8s.io/apiserver
-	"process_cpu_seconds_total",                 // client_golang
-	"process_resident_memory_bytes",             // client_golang
-	"controller_runtime_reconcile_total",        // controller-runtime
-	"controller_runtime_reconcile_time_seconds", // controller-runtime
+	"ALERTS",                                                        // Prometheus
+	"aggregator_unavailable_apiservice",                             // kube-apiserver
+	"apiserver_request_duration_seconds",                            // k8s.io/apiserver
+	"apiserver_request_terminations_total",                          // kube-apiserver
+	"process_cpu_seconds_total",                                     // client_golang
+	"process_resident_memory_bytes",                                 // client_golang
+	"controller_runtime_reconcile_total",                            // controller-runtime
+	"controller_runtime_reconcile_time_seconds",                     // controller-runtime
+	"horizontal_pod_autoscaler_controller_metric_computation_total", // kube-controller-manager
 }
 
 // TestMetricsExist: each metric that rules and dashboard use is exposed by the operator or serving, or recorded.
