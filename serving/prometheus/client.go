@@ -37,9 +37,7 @@ func (n *connection) call(ctx context.Context, path string, form url.Values, bod
 	}
 	defer drain(resp)
 	if resp.StatusCode != http.StatusOK {
-		f := classifyStatus(resp, n.credentials)
-		f.RetryAfter = retryAfter(resp.StatusCode, resp.Header, n.clock.Now())
-		return nil, f
+		return nil, classifyStatus(resp, n.credentials, n.clock.Now())
 	}
 	if !maybeJSON(resp.Header) {
 		return nil, classifyNotJSON(resp, n.credentials)

@@ -98,7 +98,7 @@ type errorResponse struct {
 }
 
 // classifyStatus returns the Failure for a response with another status than 200.
-func classifyStatus(resp *http.Response, c *credentials) *query.Failure {
+func classifyStatus(resp *http.Response, c *credentials, now time.Time) *query.Failure {
 	code := resp.StatusCode
 	if code >= 300 && code < 400 {
 		return failf(query.ReasonBadStatus, "HTTP %d: redirects are not followed, as they would show credentials to someone else; set the source's url to what it names: %s", code, location(resp))
@@ -119,7 +119,12 @@ func classifyStatus(resp *http.Response, c *credentials) *query.Failure {
 	if text != "" {
 		message += ": " + text
 	}
+	wait := retryAfter(code, resp.Header, now)
 	switch {
+	case code == http.StatusTooManyRequests || wait > 0:
+		f := failf(query.ReasonRateLimited, "%s (the server limits its clients: raise the limit there, or ask less: %s)", message, askLess)
+		f.RetryAfter = wait
+		return f
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return failf(query.ReasonUnauthorized, "%s (check authentication and headers of the source)", message)
 	case parsed.Status == "error" && parsed.ErrorType == "timeout":
@@ -137,6 +142,9 @@ func classifyStatus(resp *http.Response, c *credentials) *query.Failure {
 	}
 	return failf(query.ReasonBadStatus, "%s", message)
 }
+
+// askLess is how clients of a server with limits ask less.
+const askLess = "longer intervals, or fewer metrics"
 
 // classifyAPIError returns the Failure for an error in a response with status 200.
 func classifyAPIError(errorType, message string) *query.Failure {

@@ -145,14 +145,15 @@ func TestEvaluateFailures(t *testing.T) {
 			handler: status(422, json, `{"status":"error","errorType":"422","error":"error when executing query=\"{\\\"a.b\\\"=\\\"c\\\"}\" for (time=1795581213433, step=300000): labelFilterExpr: unexpected token \"\\\"a.b\\\"\"; want \"ident\""}`),
 			reason:  query.ReasonRejected, says: `: Rejected: labelFilterExpr: unexpected token "\"a.b\""`, unparsable: true,
 		},
-		"bad request of a proxy":    {handler: status(400, "text/plain", "missing tenant"), reason: query.ReasonRejected, says: "HTTP 400: missing tenant"},
-		"the server's timeout":      {handler: status(503, json, `{"status":"error","errorType":"timeout","error":"query timed out in expression evaluation"}`), reason: query.ReasonTimeout, says: "query timed out"},
-		"overloaded":                {handler: status(503, "text/html", "<html><h1>503 Service Unavailable</h1></html>"), reason: query.ReasonBadStatus, says: "HTTP 503: 503 Service Unavailable"},
-		"too many requests":         {handler: status(429, json, `{"status":"error","errorType":"too_many_requests","error":"the request rate is limited"}`, "Retry-After", "30"), reason: query.ReasonBadStatus, says: "HTTP 429: the request rate is limited"},
-		"no authentication":         {handler: status(401, "text/plain", "no token\n"), reason: query.ReasonUnauthorized, says: "HTTP 401: no token (check authentication"},
-		"no permission":             {handler: status(403, json, `{"message":"tenant blocked"}`), reason: query.ReasonUnauthorized, says: "HTTP 403: tenant blocked"},
-		"no such path":              {handler: status(404, "text/plain", "404 page not found"), reason: query.ReasonBadStatus, says: "ends before /api/v1"},
-		"neither POST nor long GET": {handler: status(414, "text/plain", ""), reason: query.ReasonBadStatus, says: "HTTP 414 (the server takes no POST"},
+		"bad request of a proxy":         {handler: status(400, "text/plain", "missing tenant"), reason: query.ReasonRejected, says: "HTTP 400: missing tenant"},
+		"the server's timeout":           {handler: status(503, json, `{"status":"error","errorType":"timeout","error":"query timed out in expression evaluation"}`), reason: query.ReasonTimeout, says: "query timed out"},
+		"overloaded":                     {handler: status(503, "text/html", "<html><h1>503 Service Unavailable</h1></html>"), reason: query.ReasonBadStatus, says: "HTTP 503: 503 Service Unavailable"},
+		"too many requests":              {handler: status(429, json, `{"status":"error","errorType":"too_many_requests","error":"the request rate is limited"}`, "Retry-After", "30"), reason: query.ReasonRateLimited, says: "HTTP 429: the request rate is limited (the server limits its clients: raise the limit there, or ask less"},
+		"too many requests, for a while": {handler: status(503, "text/plain", "busy", "Retry-After", "30"), reason: query.ReasonRateLimited, says: "HTTP 503: busy (the server limits"},
+		"no authentication":              {handler: status(401, "text/plain", "no token\n"), reason: query.ReasonUnauthorized, says: "HTTP 401: no token (check authentication"},
+		"no permission":                  {handler: status(403, json, `{"message":"tenant blocked"}`), reason: query.ReasonUnauthorized, says: "HTTP 403: tenant blocked"},
+		"no such path":                   {handler: status(404, "text/plain", "404 page not found"), reason: query.ReasonBadStatus, says: "ends before /api/v1"},
+		"neither POST nor long GET":      {handler: status(414, "text/plain", ""), reason: query.ReasonBadStatus, says: "HTTP 414 (the server takes no POST"},
 		"a redirect": {
 			handler: status(302, "text/html", "", "Location", "https://someone:password@elsewhere.example/login?token=abc"),
 			reason:  query.ReasonBadStatus, says: "redirects are not followed, as they would show credentials to someone else; set the source's url to what it names: https://elsewhere.example/login", hides: "password",
@@ -344,41 +345,64 @@ func TestEvaluateCanceled(t *testing.T) {
 	}
 }
 
-// A query that a server does not want for some time stops no others, unless the probe of its health is
-// refused, too. Then it is left alone, for at most a minute.
+// A Retry-After of a query stops no request of others: the Evaluator holds its tenant. That of a lookup of series
+// holds lookups, and that of the probe all requests unless queries succeed, for at most a minute.
 func TestRetryAfterOfOneQuery(t *testing.T) {
-	var limited atomic.Bool
+	var limited atomic.Value
+	limited.Store("hog")
 	refused := status(429, "text/plain", "slow down", "Retry-After", "3600")
 	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
-		if r.FormValue("query") == "hog" || limited.Load() {
+		asked := r.FormValue("query") + r.FormValue("match[]")
+		if l := limited.Load().(string); strings.Contains(l, asked) || l == "all" {
 			refused(rw, r)
+			return
+		}
+		if strings.HasSuffix(r.URL.Path, pathSeries) {
+			answers("application/json", someSeries)(rw, r)
 			return
 		}
 		answers("application/json", oneSample)(rw, r)
 	}, nil)
 	w.clock.SetTime(time.Unix(1000, 0))
-	evaluate := func(expression, says string) *query.Failure {
+	check := func(what string, err error, says string) *query.Failure {
 		t.Helper()
-		_, err := w.source.Evaluate(t.Context(), query.Query{Expression: expression}, instant)
 		if says == "" && err == nil {
 			return nil
 		}
 		f := failureIn(t, err)
-		if f.Reason != query.ReasonBadStatus || !strings.Contains(f.Message, says) || says == "" {
-			t.Errorf("%s of %s: %s", f.Reason, expression, f.Message)
+		if f.Reason != query.ReasonRateLimited || !strings.Contains(f.Message, says) || says == "" {
+			t.Errorf("%s of %s: %s", f.Reason, what, f.Message)
 		}
 		return f
+	}
+	evaluate := func(expression, says string) *query.Failure {
+		t.Helper()
+		_, err := w.source.Evaluate(t.Context(), query.Query{Expression: expression}, instant)
+		return check(expression, err, says)
+	}
+	lookup := func(matcher, says string) {
+		t.Helper()
+		check(matcher, w.source.lookup(t.Context(), matcher, instant, instant, func(map[string]string) {}), says)
 	}
 	if f := evaluate("hog", "HTTP 429: slow down"); f.RetryAfter != time.Minute {
 		t.Errorf("it may be asked after %s", f.RetryAfter)
 	}
 	w.source.probe(t.Context(), instant)
 	evaluate("x", "")
-	limited.Store(true)
+	lookup("up", "")
+	limited.Store("hog, up")
+	lookup("up", "HTTP 429: slow down")
+	lookup("other", "lookups of series are not sent until 1970-01-01T00:17:40Z")
+	evaluate("x", "")
+	limited.Store("hog, " + probeExpression)
+	w.source.probe(t.Context(), instant)
+	evaluate("x", "")
+	limited.Store("all")
 	evaluate("x", "HTTP 429: slow down")
 	w.source.probe(t.Context(), instant)
-	evaluate("x", "not asked until 1970-01-01T00:17:40Z")
-	limited.Store(false)
+	evaluate("x", "nothing is sent until 1970-01-01T00:17:40Z")
+	limited.Store("")
 	w.clock.SetTime(time.Unix(1061, 0))
 	evaluate("x", "")
+	lookup("up", "")
 }

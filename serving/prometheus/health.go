@@ -31,7 +31,8 @@ const (
 )
 
 // health tracks whether a source answers queries. A query may also fail because it is invalid or
-// too expensive: after failures that can be either, a probe decides.
+// too expensive: after failures that can be either, a probe decides. Its success counts only if
+// queries and lookups of series do not fail nonetheless, and its failure only if no query succeeds.
 type health struct {
 	mu    sync.Mutex
 	state v1alpha1.SourceHealth
@@ -39,6 +40,7 @@ type health struct {
 	answered time.Time
 	// partial is the time of the last partial response.
 	partial        time.Time
+	queries        queryHealth
 	probeRequested wake.Signal
 }
 
@@ -50,38 +52,54 @@ func (s *Source) Health() v1alpha1.SourceHealth {
 	return s.health.state
 }
 
-// record takes the result of a request, and reports whether the source has become healthy.
-func (h *health) record(f *query.Failure, probe bool, now time.Time) (recovered bool) {
+// record takes the result of a request: of q, if it is a query of a client. For a probe, lookups
+// is why all lookups of series fail, if they do. It reports whether an unhealthy source has answered.
+func (h *health) record(f *query.Failure, why purpose, q query.Query, lookups *query.Failure, now time.Time) (recovered bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if why == forQuery {
+		h.queries.record(q, f, now)
+	}
 	switch {
 	case f == nil && h.state.Reason == string(query.ReasonPartialResponse) && now.Sub(h.partial) < partialTime:
 		h.answered = now
 	case f == nil:
 		recovered = !h.state.Healthy
 		h.answered = now
-		h.set(true, "", "", now)
-	case probe:
+		failing := h.queries.failing(now)
+		if failing == nil && !h.queries.succeeds(now) {
+			failing = lookups
+		}
+		if failing != nil {
+			h.set(false, failing.Reason, failing.Message, now)
+		} else {
+			h.set(true, "", "", now)
+		}
+	case why == forProbe && concernsSource(f.Reason), (why == forProbe || concernsSource(f.Reason)) && !h.queries.succeeds(now):
 		h.set(false, f.Reason, f.Message, now)
 	case f.Reason == query.ReasonPartialResponse:
 		h.partial = now
 		h.set(false, f.Reason, f.Message, now)
-	case f.Reason != query.ReasonRejected:
-		if h.state.Healthy { // an unhealthy source is probed anyway
-			h.probeRequested.Set()
-		}
-		if concernsSource(f.Reason) {
-			h.set(false, f.Reason, f.Message, now)
-		}
+	}
+	if f != nil && why != forProbe && f.Reason != query.ReasonRejected && h.state.Healthy {
+		h.probeRequested.Set() // an unhealthy source is probed anyway
 	}
 	return recovered
 }
 
-// forgetPartial has the next success make the source healthy: the spec may accept partial responses now.
-func (h *health) forgetPartial() {
+// queriesSucceed reports whether a query of a client has succeeded lately.
+func (h *health) queriesSucceed(now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.partial = time.Time{}
+	return h.queries.succeeds(now)
+}
+
+// forget has the next success make the source healthy: the spec may name another server, or accept
+// partial responses now.
+func (h *health) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.partial, h.queries = time.Time{}, queryHealth{}
 }
 
 // concernsSource reports whether a failure affects all queries.
@@ -100,10 +118,11 @@ func (h *health) set(healthy bool, reason query.Reason, message string, now time
 func (h *health) due(probed time.Time) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.state.Healthy {
-		return h.answered.Add(healthyProbeInterval)
+	due := probed.Add(failingProbeInterval)
+	if next := h.answered.Add(healthyProbeInterval); h.state.Healthy && next.After(due) {
+		return next
 	}
-	return probed.Add(failingProbeInterval)
+	return due
 }
 
 // watchHealth probes the source at once, then when a probe is due or requested.
@@ -139,7 +158,7 @@ func (s *Source) watchHealth(ctx context.Context) {
 
 func (s *Source) probe(ctx context.Context, at time.Time) {
 	// Health has the error.
-	_ = s.request(ctx, forProbe, func(ctx context.Context, n *connection) error {
+	_ = s.request(ctx, forProbe, query.Query{}, func(ctx context.Context, n *connection) error {
 		return n.query(ctx, query.Query{Expression: probeExpression}, at, &query.Result{})
 	})
 }

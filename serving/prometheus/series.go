@@ -34,7 +34,7 @@ const (
 // nearly everything are common, and another lookup would fail likewise.
 func (s *Source) lookup(ctx context.Context, matcher string, from, to time.Time, visit func(map[string]string)) error {
 	truncated := false
-	err := s.request(ctx, forSeries, func(ctx context.Context, n *connection) error {
+	err := s.request(ctx, forSeries, query.Query{}, func(ctx context.Context, n *connection) error {
 		visited := false
 		body := &boundedReader{left: n.settings.seriesResponseBytes, maxItem: n.settings.seriesBytes}
 		_, err := n.call(ctx, pathSeries, url.Values{
@@ -54,6 +54,17 @@ func (s *Source) lookup(ctx context.Context, matcher string, from, to time.Time,
 		return series.ErrTruncated
 	}
 	return err
+}
+
+// failingLookups returns why the lookups of all matchers fail; nil if one succeeds, or is to blame itself.
+func (s *Source) failingLookups() (first *query.Failure) {
+	for _, err := range s.series.Failing() {
+		var f *query.Failure
+		if first == nil && errors.As(err, &f) && !f.Reason.SourceAnswered() {
+			first = f
+		}
+	}
+	return first
 }
 
 // seriesReader decodes an array of label sets, all into the same map.

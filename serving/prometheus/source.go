@@ -87,7 +87,7 @@ func (s *Source) Apply(spec v1alpha1.PrometheusSource) error {
 		!reflect.DeepEqual(s.settings.spec.Authentication, cfg.spec.Authentication)
 	s.settings = cfg
 	s.series.Apply(cfg.discovery())
-	s.health.forgetPartial()
+	s.health.forget()
 	s.health.probeRequested.Set()
 	if otherSeries {
 		s.series.Restart()
@@ -167,7 +167,7 @@ func (s *Source) Close() {
 // by up to the server's lookback (5m by default) and the range of the expression.
 func (s *Source) Evaluate(ctx context.Context, q query.Query, at time.Time) (*query.Result, error) {
 	result := &query.Result{Time: at}
-	err := s.request(ctx, forQuery, func(ctx context.Context, n *connection) error { return n.query(ctx, q, at, result) })
+	err := s.request(ctx, forQuery, q, func(ctx context.Context, n *connection) error { return n.query(ctx, q, at, result) })
 	if err != nil {
 		return nil, err
 	}
@@ -180,14 +180,19 @@ const (
 	forQuery purpose = iota
 	forProbe
 	forSeries
+	purposes
 )
 
-// request makes one request and records its result. Errors are *query.Failure.
-func (s *Source) request(ctx context.Context, why purpose, request func(context.Context, *connection) error) error {
+// request makes one request, of q if that is for a query, and records its result. Errors are *query.Failure.
+func (s *Source) request(ctx context.Context, why purpose, q query.Query, request func(context.Context, *connection) error) error {
 	f := s.send(ctx, why, request)
 	if f == nil || ctx.Err() == nil {
 		// A canceled request says nothing about the source.
-		if s.health.record(f, why == forProbe, s.clock.Now()) {
+		var lookups *query.Failure
+		if why == forProbe {
+			lookups = s.failingLookups()
+		}
+		if s.health.record(f, why, q, lookups, s.clock.Now()) {
 			s.series.Recovered()
 		}
 	}
@@ -203,8 +208,8 @@ func (s *Source) send(ctx context.Context, why purpose, request func(context.Con
 	if f != nil {
 		return failureOf(s.name, nil, f)
 	}
-	if until := time.Unix(0, n.retryAt.Load()); s.clock.Now().Before(until) {
-		return failureOf(s.name, nil, failf(query.ReasonBadStatus, "the server limits its clients; it is not asked until %s, as it said", until.UTC().Format(time.RFC3339)))
+	if f := n.held(why); f != nil {
+		return failureOf(s.name, nil, f)
 	}
 	timeout := n.settings.timeout
 	if why == forSeries {
@@ -222,9 +227,8 @@ func (s *Source) send(ctx context.Context, why purpose, request func(context.Con
 		return nil
 	}
 	f = failureOf(s.name, n.credentials, err)
-	if why == forProbe {
-		// That of another request may be for its query alone.
-		n.retryAt.Store(s.clock.Now().Add(f.RetryAfter).UnixNano())
+	if now := s.clock.Now(); f.RetryAfter > 0 && (why == forSeries || why == forProbe && !s.health.queriesSucceed(now)) {
+		n.retryAt[why].Store(now.Add(f.RetryAfter).UnixNano())
 	}
 	return f
 }

@@ -34,6 +34,8 @@ const (
 	ReasonRejected Reason = "Rejected"
 	// ReasonBadStatus means: any other HTTP status than 200.
 	ReasonBadStatus Reason = "BadStatus"
+	// ReasonRateLimited means: the source limits its clients, with HTTP 429, or 503 and Retry-After.
+	ReasonRateLimited Reason = "RateLimited"
 	// ReasonTooLarge means: the result is larger than the documented limit.
 	ReasonTooLarge Reason = "TooLarge"
 	// ReasonMalformed means: the response does not conform to the source's API.
@@ -52,9 +54,9 @@ const (
 // queryFault reports whether the query is the cause: the source itself works.
 func (r Reason) queryFault() bool { return r == ReasonRejected || r == ReasonTooLarge }
 
-// sourceAnswered reports whether the source evaluated the query, or reported what is wrong with it:
+// SourceAnswered reports whether the source evaluated the query, or reported what is wrong with it:
 // other queries may succeed.
-func (r Reason) sourceAnswered() bool { return r.queryFault() || r == ReasonPartialResponse }
+func (r Reason) SourceAnswered() bool { return r.queryFault() || r == ReasonPartialResponse }
 
 // sourceFault reports whether any query of the source would fail like this.
 func (r Reason) sourceFault() bool {
@@ -63,7 +65,7 @@ func (r Reason) sourceFault() bool {
 
 // ambiguous reports whether either the source or the query may be the cause.
 func (r Reason) ambiguous() bool {
-	return r == ReasonTimeout || r == ReasonBadStatus || r == ReasonMalformed
+	return r == ReasonTimeout || r == ReasonBadStatus || r == ReasonRateLimited || r == ReasonMalformed
 }
 
 // Failure is why a source returned no result.

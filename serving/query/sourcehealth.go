@@ -12,7 +12,7 @@ func (v *Evaluator) recordHealth(ev *evaluation, failure *Failure, now time.Time
 		return // the source was replaced
 	}
 	sourceProbe, tenantProbe := q.release(ev)
-	if failure == nil || failure.Reason.sourceAnswered() {
+	if failure == nil || failure.Reason.SourceAnswered() {
 		ev.entry.failedFor = nil
 		v.recordSuccess(q, t, now)
 		return

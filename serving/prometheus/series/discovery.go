@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -134,6 +135,23 @@ func (d *Discovery) Found(text string) Found {
 		return *m.found
 	}
 	return Found{}
+}
+
+// Failing returns the errors of the newest lookups in the order of their matchers; none if one of
+// these lookups succeeded.
+func (d *Discovery) Failing() []error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var errs []error
+	for _, text := range slices.Sorted(maps.Keys(d.matchers)) {
+		switch found := d.matchers[text].found; {
+		case found.Err != nil:
+			errs = append(errs, found.Err)
+		case !found.Time.IsZero():
+			return nil
+		}
+	}
+	return errs
 }
 
 // result is that of a lookup.
