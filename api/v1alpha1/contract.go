@@ -90,7 +90,7 @@ type SourceReport struct {
 type SourceHealth struct {
 	// Name of the source.
 	Name string `json:"name"`
-	// Healthy is true if the last request succeeded, and false before the first one.
+	// Healthy is true if the source answers its queries, and false before the first response.
 	Healthy bool `json:"healthy"`
 	// Reason and Message describe the last failure, if possible with the source's own
 	// error message.

@@ -38,8 +38,8 @@ const MaxRuleStatuses = 50
 type SourceStatus struct {
 	// Name of the source in spec.sources.
 	Name string `json:"name"`
-	// Whether the last request of every serving pod that uses the source succeeded. A
-	// healthy source is reported as failing after 45 seconds of failures.
+	// Whether the source answers the queries of every serving pod that uses it. A healthy
+	// source is reported as failing after 45 seconds of failures.
 	Healthy bool `json:"healthy"`
 	// Kind of the last failure, as in docs/conditions.md; NotYetReported before the first
 	// response.

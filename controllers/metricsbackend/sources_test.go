@@ -103,6 +103,12 @@ func TestSpecSources(t *testing.T) {
 			parts:  []string{"BadStatus: 502 Bad Gateway", "HTTP API of Prometheus"},
 			status: []string{"main false BadStatus 502 Bad Gateway", "spare true  "},
 		},
+		"a storage that fails": {
+			reports: []*v1alpha1.SourceReport{sourceReport(failingSource("main", "BadStatus", "HTTP 500: expanding series: at least 2 live replicas required"), healthySource("spare"))},
+			want:    conditionResult{status: metav1.ConditionFalse, reason: v1alpha1.ReasonSourcesFailing},
+			parts:   []string{`source "main": BadStatus: HTTP 500: expanding series: at least 2 live replicas required. See the server's log`},
+			status:  []string{"main false BadStatus HTTP 500: expanding series: at least 2 live replicas required", "spare true  "},
+		},
 		"not asked yet": {
 			reports: []*v1alpha1.SourceReport{sourceReport(withSource(v1alpha1.SourceHealth{Name: "main"}), healthySource("spare"))},
 			want:    conditionResult{status: metav1.ConditionUnknown, reason: v1alpha1.ReasonProgressing},
@@ -159,10 +165,12 @@ func TestSourceRemedies(t *testing.T) {
 	unknown := s.sourceRemedy(&s.spec.Sources[0], "FromTheFuture")
 	for _, reason := range []string{
 		"Credentials", "ConnectionFailed", "Timeout", "CertificateUntrusted", "Unauthorized", "Rejected", "BadStatus", "TooLarge", "Malformed",
-		"InvalidSpec", "Overloaded",
+		"InvalidSpec", "Overloaded", "RateLimited",
 	} {
 		if got := s.sourceRemedy(&s.spec.Sources[0], reason); got == unknown {
 			t.Errorf("%s: no remedy", reason)
+		} else if strings.Contains(got, ".url") && reason == "RateLimited" {
+			t.Errorf("%s: %s", reason, got)
 		}
 	}
 }

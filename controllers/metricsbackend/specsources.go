@@ -170,7 +170,11 @@ func (s *reconcileState) sourceRemedy(source *v1alpha1.SourceSpec, reason string
 		return "Bring back the part of the server that does not answer, or set " + path + ".partialResponse to Accept"
 	case "Rejected":
 		return "It refuses the query vector(1): check " + path + ".url and .queryParameters, and the limits of the server"
-	case "BadStatus", "Malformed":
+	case "RateLimited":
+		return "Raise the server's limit of this client, or ask less: longer intervals, or fewer metrics"
+	case "BadStatus":
+		return "See the server's log, and check that " + path + ".url points to one with the HTTP API of Prometheus, without /api/v1 at its end"
+	case "Malformed":
 		return "Check that " + path + ".url points to a server with the HTTP API of Prometheus, without /api/v1 at its end"
 	case "InvalidSpec":
 		return "Correct " + path

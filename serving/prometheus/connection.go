@@ -16,8 +16,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
-
-	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
 const (
@@ -39,9 +37,9 @@ type connection struct {
 	transport   *http.Transport
 	http        *http.Client
 	clock       clock.PassiveClock
-	// retryAt are the times of the last Retry-After in Unix nanoseconds, 0 for none: of a probe for
-	// all requests, and of a lookup of series for lookups. That of a query is for its tenant, which
-	// the Evaluator holds.
+	// retryAt are the times of the last Retry-After in Unix nanoseconds, 0 for none: of lookups of
+	// series, and of probes, which is for all requests while the source is unhealthy with it. That
+	// of a query is for its tenant, which the Evaluator holds.
 	retryAt [purposes]atomic.Int64
 	// postOnlyUntil is until when GET is not tried after a 403, in Unix nanoseconds.
 	postOnlyUntil atomic.Int64
@@ -119,16 +117,4 @@ func (h *headers) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	return h.next.RoundTrip(r)
-}
-
-// held returns the failure of a request before the time of a Retry-After; nil if it may be sent.
-func (n *connection) held(why purpose) *query.Failure {
-	what, nanoseconds := "nothing is", n.retryAt[forProbe].Load()
-	if own := n.retryAt[why].Load(); own > nanoseconds {
-		what, nanoseconds = "lookups of series are not", own
-	}
-	if until := time.Unix(0, nanoseconds); n.clock.Now().Before(until) {
-		return failf(query.ReasonRateLimited, "the server limits its clients: %s sent until %s, as it asked (raise the limit there, or ask less: %s)", what, until.UTC().Format(time.RFC3339), askLess)
-	}
-	return nil
 }

@@ -122,9 +122,7 @@ func classifyStatus(resp *http.Response, c *credentials, now time.Time) *query.F
 	wait := retryAfter(code, resp.Header, now)
 	switch {
 	case code == http.StatusTooManyRequests || wait > 0:
-		f := failf(query.ReasonRateLimited, "%s (the server limits its clients: raise the limit there, or ask less: %s)", message, askLess)
-		f.RetryAfter = wait
-		return f
+		return &query.Failure{Reason: query.ReasonRateLimited, Message: message + limitRemedy, RetryAfter: wait}
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return failf(query.ReasonUnauthorized, "%s (check authentication and headers of the source)", message)
 	case parsed.Status == "error" && parsed.ErrorType == "timeout":
@@ -143,8 +141,8 @@ func classifyStatus(resp *http.Response, c *credentials, now time.Time) *query.F
 	return failf(query.ReasonBadStatus, "%s", message)
 }
 
-// askLess is how clients of a server with limits ask less.
-const askLess = "longer intervals, or fewer metrics"
+// limitRemedy says what to do about a server that limits its clients.
+const limitRemedy = " (the server limits its clients: raise the limit there, or ask less: longer intervals, or fewer metrics)"
 
 // classifyAPIError returns the Failure for an error in a response with status 200.
 func classifyAPIError(errorType, message string) *query.Failure {

@@ -4,7 +4,9 @@
 package prometheus
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,20 +30,38 @@ const (
 	// partialTime is how long a source is unhealthy after a partial response. Complete ones of other
 	// queries, as of the probe, do not show that the missing part is back.
 	partialTime = time.Minute
+	// successTime is for how long a success counts, or two intervals of the query. A failure counts
+	// twice as long: failing queries are repeated less often.
+	successTime = time.Minute
+	// maxFailed limits the failed queries that are kept: so many make the source unhealthy.
+	maxFailed = 3
 )
 
 // health tracks whether a source answers queries. A query may also fail because it is invalid or
-// too expensive: after failures that can be either, a probe decides. Its success counts only if
-// queries and lookups of series do not fail nonetheless, and its failure only if no query succeeds.
+// too expensive: after failures that can be either, a probe decides. Its success counts unless the
+// queries of clients, or all lookups of series, fail: many servers evaluate vector(1) without their
+// storage. Its failure counts unless queries succeed.
 type health struct {
 	mu    sync.Mutex
 	state v1alpha1.SourceHealth
 	// answered is the time of the last successful response.
 	answered time.Time
 	// partial is the time of the last partial response.
-	partial        time.Time
-	queries        queryHealth
+	partial time.Time
+	// succeeded is the newest query that did: the source works until succeededUntil, unless it fails.
+	succeeded      query.Query
+	succeededUntil time.Time
+	// failed are the newest queries that failed without any success since, at most maxFailed.
+	failed []failedQuery
+	// away says that a request has failed, and the source is unhealthy, since it last answered.
+	away           bool
 	probeRequested wake.Signal
+}
+
+type failedQuery struct {
+	query.Query
+	failure *query.Failure
+	until   time.Time
 }
 
 // Health returns the health of the source. Before the first response it is unhealthy without a
@@ -52,46 +72,72 @@ func (s *Source) Health() v1alpha1.SourceHealth {
 	return s.health.state
 }
 
-// record takes the result of a request: of q, if it is a query of a client. For a probe, lookups
-// is why all lookups of series fail, if they do. It reports whether an unhealthy source has answered.
+// record takes the result of a request: of q, if it is for a query, or of a probe while lookups is
+// why all lookups of series fail. It reports whether an unhealthy source has answered.
 func (h *health) record(f *query.Failure, why purpose, q query.Query, lookups *query.Failure, now time.Time) (recovered bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if why == forQuery {
-		h.queries.record(q, f, now)
+		h.recordQuery(f, q, now)
 	}
+	works := now.Before(h.succeededUntil)
 	switch {
 	case f == nil && h.state.Reason == string(query.ReasonPartialResponse) && now.Sub(h.partial) < partialTime:
 		h.answered = now
 	case f == nil:
-		recovered = !h.state.Healthy
+		recovered, h.away = h.away, false
 		h.answered = now
-		failing := h.queries.failing(now)
-		if failing == nil && !h.queries.succeeds(now) {
-			failing = lookups
-		}
-		if failing != nil {
+		if failing := cmp.Or(h.failing(now), lookups); failing != nil && !works {
 			h.set(false, failing.Reason, failing.Message, now)
 		} else {
 			h.set(true, "", "", now)
 		}
-	case why == forProbe && concernsSource(f.Reason), (why == forProbe || concernsSource(f.Reason)) && !h.queries.succeeds(now):
-		h.set(false, f.Reason, f.Message, now)
+	case why == forProbe:
+		if !works || concernsSource(f.Reason) {
+			h.set(false, f.Reason, f.Message, now)
+		}
 	case f.Reason == query.ReasonPartialResponse:
 		h.partial = now
 		h.set(false, f.Reason, f.Message, now)
+	case f.Reason != query.ReasonRejected:
+		if h.state.Healthy { // an unhealthy source is probed anyway
+			h.probeRequested.Set()
+		}
+		if !works && concernsSource(f.Reason) {
+			h.set(false, f.Reason, f.Message, now)
+		}
 	}
-	if f != nil && why != forProbe && f.Reason != query.ReasonRejected && h.state.Healthy {
-		h.probeRequested.Set() // an unhealthy source is probed anyway
-	}
+	h.away = h.away || f != nil && !h.state.Healthy
 	return recovered
 }
 
-// queriesSucceed reports whether a query of a client has succeeded lately.
-func (h *health) queriesSucceed(now time.Time) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.queries.succeeds(now)
+// recordQuery takes the result of a query.
+func (h *health) recordQuery(f *query.Failure, q query.Query, now time.Time) {
+	lasts := max(successTime, 2*q.Interval)
+	switch {
+	case f == nil:
+		h.succeeded, h.succeededUntil, h.failed = q, now.Add(lasts), nil
+	case !f.Reason.SourceAnswered():
+		if q == h.succeeded {
+			h.succeededUntil = time.Time{}
+		}
+		h.failed = slices.DeleteFunc(h.failed, func(o failedQuery) bool { return o.Query == q })
+		h.failed = append(h.failed, failedQuery{q, f, now.Add(2 * lasts)})
+		h.failed = h.failed[max(len(h.failed)-maxFailed, 0):]
+	}
+}
+
+// failing returns the newest failure of queries if different ones fail, nil otherwise. Two that one
+// namespace declares may both be wrong.
+func (h *health) failing(now time.Time) *query.Failure {
+	h.failed = slices.DeleteFunc(h.failed, func(o failedQuery) bool { return o.until.Before(now) })
+	for i, o := range h.failed {
+		last := h.failed[len(h.failed)-1]
+		if i+1 == maxFailed || o.Query != last.Query && (o.Tenant != last.Tenant || !o.Declared || !last.Declared) {
+			return last.failure
+		}
+	}
+	return nil
 }
 
 // forget has the next success make the source healthy: the spec may name another server, or accept
@@ -99,7 +145,7 @@ func (h *health) queriesSucceed(now time.Time) bool {
 func (h *health) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.partial, h.queries = time.Time{}, queryHealth{}
+	h.partial, h.failed = time.Time{}, nil
 }
 
 // concernsSource reports whether a failure affects all queries.
@@ -118,9 +164,9 @@ func (h *health) set(healthy bool, reason query.Reason, message string, now time
 func (h *health) due(probed time.Time) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	due := probed.Add(failingProbeInterval)
-	if next := h.answered.Add(healthyProbeInterval); h.state.Healthy && next.After(due) {
-		return next
+	due, quiet := probed.Add(failingProbeInterval), h.answered.Add(healthyProbeInterval)
+	if h.state.Healthy && quiet.After(due) {
+		return quiet
 	}
 	return due
 }

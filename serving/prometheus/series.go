@@ -56,17 +56,6 @@ func (s *Source) lookup(ctx context.Context, matcher string, from, to time.Time,
 	return err
 }
 
-// failingLookups returns why the lookups of all matchers fail; nil if one succeeds, or is to blame itself.
-func (s *Source) failingLookups() (first *query.Failure) {
-	for _, err := range s.series.Failing() {
-		var f *query.Failure
-		if first == nil && errors.As(err, &f) && !f.Reason.SourceAnswered() {
-			first = f
-		}
-	}
-	return first
-}
-
 // seriesReader decodes an array of label sets, all into the same map.
 func seriesReader(visit func(map[string]string)) dataReader {
 	return func(d *json.Decoder) error {

@@ -183,14 +183,14 @@ const (
 	purposes
 )
 
-// request makes one request, of q if that is for a query, and records its result. Errors are *query.Failure.
+// request makes one request, of q if it is for a query, and records its result. Errors are *query.Failure.
 func (s *Source) request(ctx context.Context, why purpose, q query.Query, request func(context.Context, *connection) error) error {
 	f := s.send(ctx, why, request)
 	if f == nil || ctx.Err() == nil {
 		// A canceled request says nothing about the source.
 		var lookups *query.Failure
 		if why == forProbe {
-			lookups = s.failingLookups()
+			lookups = s.series.Failing()
 		}
 		if s.health.record(f, why, q, lookups, s.clock.Now()) {
 			s.series.Recovered()
@@ -208,8 +208,12 @@ func (s *Source) send(ctx context.Context, why purpose, request func(context.Con
 	if f != nil {
 		return failureOf(s.name, nil, f)
 	}
-	if f := n.held(why); f != nil {
-		return failureOf(s.name, nil, f)
+	until := n.retryAt[why].Load()
+	if s.Health().Reason == string(query.ReasonRateLimited) {
+		until = max(until, n.retryAt[forProbe].Load())
+	}
+	if at := time.Unix(0, until); s.clock.Now().Before(at) {
+		return failureOf(s.name, nil, failf(query.ReasonRateLimited, "it is not asked until %s, as it said%s", at.UTC().Format(time.RFC3339), limitRemedy))
 	}
 	timeout := n.settings.timeout
 	if why == forSeries {
@@ -227,8 +231,8 @@ func (s *Source) send(ctx context.Context, why purpose, request func(context.Con
 		return nil
 	}
 	f = failureOf(s.name, n.credentials, err)
-	if now := s.clock.Now(); f.RetryAfter > 0 && (why == forSeries || why == forProbe && !s.health.queriesSucceed(now)) {
-		n.retryAt[why].Store(now.Add(f.RetryAfter).UnixNano())
+	if why != forQuery && f.RetryAfter > 0 {
+		n.retryAt[why].Store(s.clock.Now().Add(f.RetryAfter).UnixNano())
 	}
 	return f
 }

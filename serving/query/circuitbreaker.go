@@ -36,6 +36,8 @@ type circuitBreaker struct {
 	// retryAt is when the next probe is due; zero while closed. probes counts the probes.
 	retryAt time.Time
 	probes  int
+	// heldUntil is the time of the last Retry-After of the source for a query of the tenant.
+	heldUntil time.Time
 	// halfOpenProbe and firstTry are the running evaluations that were admitted as the probe, and
 	// as that of a query that has not failed before; 0 for none.
 	halfOpenProbe, firstTry uint64
@@ -111,10 +113,10 @@ func (b *circuitBreaker) shouldOpen() bool {
 	return len(b.sourceFaults) >= minSourceFaults || len(b.failing) >= minFailing
 }
 
-// extend opens the circuitBreaker, or keeps it open after a failed probe.
-func (b *circuitBreaker) extend(now time.Time, random float64) {
+// extend opens the circuitBreaker, or keeps it open after a failed probe. It is held for retryAfter.
+func (b *circuitBreaker) extend(now time.Time, random float64, retryAfter time.Duration) {
 	b.probes++
-	b.retryAt = now.Add(backoff(b.probes, random))
+	b.retryAt, b.heldUntil = now.Add(max(backoff(b.probes, random), retryAfter)), now.Add(retryAfter)
 }
 
 // backoff doubles from one second to maxBackoff, with a jitter of a quarter so that

@@ -211,7 +211,11 @@ func (v *Evaluator) retryAfter(e *entry, failure *Failure) time.Duration {
 	if failure.Reason.queryFault() {
 		return e.slots.Interval
 	}
-	return max(min(backoff(e.attempts, v.random()), e.slots.Interval), failure.RetryAfter)
+	if failure.RetryAfter > 0 {
+		// Other queries of the tenant go first.
+		return failure.RetryAfter + e.slots.Interval
+	}
+	return min(backoff(e.attempts, v.random()), e.slots.Interval)
 }
 
 // moveQueued moves a queued evaluation to a tenant that also wants its result, if that has less work

@@ -394,24 +394,3 @@ func BenchmarkQuery(b *testing.B) {
 }
 
 var benchmarkSource Source = &fakeSource{}
-
-// A query is not sent before its source wants it again, polled or watched; others are.
-func TestRetryAfterOfTheSource(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
-		s.setEvaluate(func(_ context.Context, expression string, at time.Time) (*Result, error) {
-			if expression == "hog" {
-				return nil, &Failure{Reason: ReasonBadStatus, Message: "slow down", RetryAfter: time.Minute}
-			}
-			return singleResult(at, 1), nil
-		})
-		defer f.subscribe(tenantQuery("shop", "hog"), func(*Result, error) {})()
-		for range 20 {
-			_, _ = f.query(tenantQuery("shop", "hog"))
-			f.mustQuery(tenantQuery("bank", "good"))
-			time.Sleep(15 * time.Second)
-		}
-		if n := s.countOf("hog"); n > 6 {
-			t.Errorf("%d evaluations in five minutes", n)
-		}
-	})
-}

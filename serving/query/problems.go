@@ -147,7 +147,7 @@ func (m *MetricQuery) problem(result *Result, v *Values, err error) *Problem {
 
 // causedByQuery reports whether the query is the likely cause: other queries do not fail with it.
 func (e *EvaluationError) causedByQuery() bool {
-	return e.Reason.queryFault() || e.Reason == ReasonTimeout && !e.circuitOpen && e.cause == nil
+	return e.Reason.queryFault() || e.Reason.ambiguous() && !e.circuitOpen && e.cause == nil
 }
 
 // lacksObjectLabel reports whether a result has series, but none that names an object. Values that are read

@@ -71,6 +71,8 @@ func TestProblemTracker(t *testing.T) {
 		"rejected":                  {[]read{{err: failed(ReasonRejected, "many-to-many")}}, 0, `q: source "p": Rejected: many-to-many`},
 		"too large":                 {[]read{{err: failed(ReasonTooLarge, "many")}}, 0, `q: source "p": TooLarge: many`},
 		"late":                      {[]read{{err: failed(ReasonTimeout, "late")}}, 0, `q: source "p": Timeout: late`},
+		"a status":                  {[]read{{err: failed(ReasonBadStatus, "500")}}, 0, `q: source "p": BadStatus: 500`},
+		"too often":                 {[]read{{err: failed(ReasonRateLimited, "429")}}, 0, `q: source "p": RateLimited: 429`},
 		"the source's own fault":    {[]read{{err: failed(ReasonConnectionFailed, "refused")}}, 0, ""},
 		"nor may it ask":            {[]read{{err: failed(ReasonUnauthorized, "401")}}, 0, ""},
 		"the client left":           {[]read{{err: context.Canceled}}, 0, ""},

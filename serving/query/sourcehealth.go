@@ -21,12 +21,12 @@ func (v *Evaluator) recordHealth(ev *evaluation, failure *Failure, now time.Time
 		return // the source is not the cause
 	}
 	t.breaker.record(failure, ev.key, ev.entry.query)
-	if tenantProbe || (!t.breaker.open() && t.breaker.shouldOpen()) {
+	if tenantProbe || failure.RetryAfter > 0 || (!t.breaker.open() && t.breaker.shouldOpen()) {
 		if !t.breaker.open() {
 			v.logger.V(2).Info("Circuit breaker opened for a namespace: its queries fail fast, except for one probe at a time",
 				"source", q.name, "namespace", t.tenant, "reason", failure.Reason, "message", failure.Message)
 		}
-		t.breaker.extend(now, v.random())
+		t.breaker.extend(now, v.random(), failure.RetryAfter)
 	}
 	if ev.entry.failedFor == nil {
 		ev.entry.failedFor = t.tenant
@@ -41,7 +41,7 @@ func (v *Evaluator) recordHealth(ev *evaluation, failure *Failure, now time.Time
 			v.logger.Info("Circuit breaker opened: queries of the source fail fast, except for one probe at a time",
 				"source", q.name, "reason", failure.Reason, "message", failure.Message)
 		}
-		q.breaker.extend(now, v.random())
+		q.breaker.extend(now, v.random(), 0)
 		circuitBreakerOpen.WithLabelValues(q.name).Set(1)
 	}
 }
@@ -50,6 +50,9 @@ func (v *Evaluator) recordHealth(ev *evaluation, failure *Failure, now time.Time
 // tenant.
 func (v *Evaluator) recordSuccess(q *sourceQueue, t *tenantQueue, now time.Time) {
 	q.lastSuccess = now
+	if now.Before(t.breaker.heldUntil) {
+		return // it started before the Retry-After
+	}
 	switch {
 	case q.breaker.open():
 		q.closeBreakers()
@@ -66,7 +69,10 @@ func (v *Evaluator) recordSuccess(q *sourceQueue, t *tenantQueue, now time.Time)
 // evaluates their queries that have subscribers.
 func (v *Evaluator) retryFailed(source string, match func(tenant string) bool, now time.Time) {
 	for q, e := range v.cache.entries {
-		if q.Source != source || !match(e.requester) || e.outcome == nil || e.outcome.err == nil || failureOf(source, e.outcome.err).Reason.queryFault() {
+		if q.Source != source || !match(e.requester) || e.outcome == nil || e.outcome.err == nil {
+			continue
+		}
+		if f := failureOf(source, e.outcome.err); f.Reason.queryFault() || f.RetryAfter > 0 {
 			continue
 		}
 		e.retryAt = time.Time{}

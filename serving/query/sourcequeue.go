@@ -5,6 +5,7 @@ package query
 
 import (
 	"container/list"
+	"fmt"
 	"math"
 	"time"
 )
@@ -14,7 +15,8 @@ import (
 //
 // Its circuitBreaker opens when the source fails several tenants without any success since, or
 // every tenant that queries it, so that no tenant's queries make it fail for others. If a source
-// fails a single tenant, only the breaker of that tenant opens.
+// fails a single tenant, only the breaker of that tenant opens. A Retry-After opens that of the tenant
+// that got it, and holds all its queries.
 type sourceQueue struct {
 	breaker circuitBreaker
 	name    string
@@ -113,9 +115,14 @@ func (q *sourceQueue) addRunning(t *tenantQueue, n int) {
 	q.setGauges()
 }
 
-// admit returns nil if the circuit breakers let an evaluation start, or why not.
+// admit returns nil if the tenant is not held and the circuit breakers let an evaluation start, or why not.
 func (q *sourceQueue) admit(ev *evaluation, now time.Time) *Failure {
 	e := ev.entry
+	if now.Before(ev.tenant.breaker.heldUntil) {
+		q.release(ev)
+		return &Failure{Source: q.name, Reason: ReasonRateLimited, circuitOpen: true, Message: fmt.Sprintf(
+			"the source limits its clients, and for up to a minute after it said so it gets no query of %s: raise its limit there, or ask less", describeTenant(ev.tenant.tenant))}
+	}
 	if q.breaker.open() {
 		return q.breaker.admit(ev.key, e.attempts, &e.lastProbe, ev.tenant.breaker.failure == nil, now)
 	}
@@ -143,7 +150,7 @@ func (q *sourceQueue) load(tenant string) int {
 
 // retryAt returns when queries of a tenant are next admitted; zero if they are now.
 func (q *sourceQueue) retryAt(tenant string) time.Time {
-	if t := q.tenants[tenant]; !q.breaker.open() && t != nil {
+	if t := q.tenants[tenant]; t != nil && (!q.breaker.open() || t.breaker.heldUntil.After(q.breaker.retryAt)) {
 		return t.breaker.retryAt
 	}
 	return q.breaker.retryAt

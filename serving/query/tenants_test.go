@@ -533,3 +533,90 @@ func TestOpenBreakerStays(t *testing.T) {
 		}
 	})
 }
+
+// A Retry-After holds all queries of the tenant that got it, polled and watched, and none of others. After it they go
+// first, so that they get values between two of them.
+func TestRetryAfterHoldsItsTenant(t *testing.T) {
+	limits := func(_ context.Context, expression string, at time.Time) (*Result, error) {
+		if strings.HasPrefix(expression, "hog") {
+			return nil, &Failure{Reason: ReasonRateLimited, Message: "slow down", RetryAfter: time.Minute}
+		}
+		return singleResult(at, 1), nil
+	}
+	tests := map[string]struct {
+		hog, own Query
+		// most and least are the evaluations of the own query in ten minutes.
+		most, least int
+		others      bool
+	}{
+		"declared":                          {hog: tenantQuery("evil", "hog"), own: tenantQuery("evil", "own"), others: true, least: 8, most: 21},
+		"for the whole cluster":             {hog: sharedQuery("evil", "hog"), own: sharedQuery("evil", "own"), others: true, least: 8, most: 21},
+		"nobody else asks":                  {hog: tenantQuery("evil", "hog"), own: tenantQuery("evil", "own"), least: 8, most: 21},
+		"of the cluster itself":             {hog: tenantQuery("", "hog"), own: tenantQuery("", "own"), others: true, least: 8, most: 21},
+		"another tenant's query is no part": {hog: tenantQuery("evil", "hog"), own: tenantQuery("good", "own"), others: true, least: 40, most: 41},
+	}
+	for name, test := range tests {
+		for _, watched := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", watched: ", watched), func(t *testing.T) {
+				withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+					s.setEvaluate(limits)
+					if watched {
+						for _, q := range []Query{test.hog, test.own} {
+							defer f.subscribe(q, func(*Result, error) {})()
+						}
+					}
+					rejected := ""
+					for range 40 {
+						_, _ = f.query(test.hog)
+						if _, err := f.query(test.own); err != nil {
+							rejected = err.Error()
+						}
+						if test.others {
+							f.mustQuery(tenantQuery("shop", "a"))
+							f.mustQuery(sharedQuery("bank", "b"))
+						}
+						time.Sleep(15 * time.Second)
+					}
+					if n := s.countOf("hog"); n > 11 {
+						t.Errorf("the query that is refused was sent %d times in ten minutes", n)
+					}
+					if n := s.countOf("own"); n < test.least || n > test.most {
+						t.Errorf("another query was sent %d times in ten minutes", n)
+					}
+					if held := test.most < 41; held != strings.Contains(rejected, "RateLimited: the source limits its clients") || strings.Contains(rejected, "slow down") {
+						t.Errorf("another query got %q", rejected)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A success of an evaluation that started before a Retry-After does not end it; another source does.
+func TestRetryAfterLasts(t *testing.T) {
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.setEvaluate(func(_ context.Context, expression string, at time.Time) (*Result, error) {
+			if expression == "hog" {
+				return nil, &Failure{Reason: ReasonRateLimited, RetryAfter: time.Minute}
+			}
+			time.Sleep(time.Second)
+			return singleResult(at, 1), nil
+		})
+		go func() { f.mustQuery(tenantQuery("evil", "slow")) }()
+		synctest.Wait()
+		_, _ = f.query(tenantQuery("evil", "hog"))
+		time.Sleep(2 * time.Second)
+		for _, d := range []time.Duration{0, 50 * time.Second} {
+			time.Sleep(d)
+			if _, err := f.query(tenantQuery("evil", fmt.Sprint("own", d))); reasonOf(err) != ReasonRateLimited {
+				t.Errorf("a query of the tenant: %v", err)
+			}
+		}
+		time.Sleep(8 * time.Second)
+		f.mustQuery(tenantQuery("evil", "own"))
+
+		_, _ = f.query(tenantQuery("evil", "hog"))
+		f.setSource("p", &fakeSource{})
+		f.mustQuery(tenantQuery("evil", "other source"))
+	})
+}

@@ -69,6 +69,10 @@ func failureProblem(f *query.Failure, in string) *problem {
 		what, remedy = "has too large an answer to", "aggregate in metricsQuery"
 	case query.ReasonTimeout:
 		what, remedy = "is too slow with", "make metricsQuery cheaper"
+	case query.ReasonBadStatus, query.ReasonMalformed:
+		what, remedy = "fails", "see the server's log"
+	case query.ReasonRateLimited:
+		what, remedy = "limits", "give the rule a longer interval"
 	}
 	return warnf(string(f.Reason), "the source %q %s a query of the rule%s (%s): %s", f.Source, what, in, remedy, f.Message)
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/internal/schedule"
 	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
 // Settings may change while a Discovery runs.
@@ -137,21 +137,22 @@ func (d *Discovery) Found(text string) Found {
 	return Found{}
 }
 
-// Failing returns the errors of the newest lookups in the order of their matchers; none if one of
-// these lookups succeeded.
-func (d *Discovery) Failing() []error {
+// Failing returns a failure if the newest lookup of no matcher succeeded: that of the first matcher
+// with one that may be a fault of the source. It returns nil otherwise.
+func (d *Discovery) Failing() (failure *query.Failure) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var errs []error
-	for _, text := range slices.Sorted(maps.Keys(d.matchers)) {
-		switch found := d.matchers[text].found; {
-		case found.Err != nil:
-			errs = append(errs, found.Err)
-		case !found.Time.IsZero():
+	first := ""
+	for text, m := range d.matchers {
+		var f *query.Failure
+		switch {
+		case m.found.Err == nil && !m.found.Time.IsZero():
 			return nil
+		case errors.As(m.found.Err, &f) && !f.Reason.SourceAnswered() && (failure == nil || text < first):
+			failure, first = f, text
 		}
 	}
-	return errs
+	return failure
 }
 
 // result is that of a lookup.

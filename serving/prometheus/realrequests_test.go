@@ -4,14 +4,17 @@
 package prometheus
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
@@ -186,9 +189,9 @@ func TestHealthAfterTheLastRequest(t *testing.T) {
 
 // What is remembered of queries is bounded, whatever clients ask.
 func TestHealthOfManyQueries(t *testing.T) {
-	var h queryHealth
+	var h health
 	for i := range 100 {
-		h.record(declaredBy(fmt.Sprint("team-", i), "x"), failf(query.ReasonTimeout, "slow"), instant)
+		h.recordQuery(failf(query.ReasonTimeout, "slow"), declaredBy(fmt.Sprint("team-", i), "x"), instant)
 	}
 	if n := len(h.failed); n != maxFailed {
 		t.Errorf("%d queries are remembered", n)
@@ -213,4 +216,59 @@ func TestProbesOfAHealthySource(t *testing.T) {
 			t.Errorf("%d queries in ten minutes", n)
 		}
 	})
+}
+
+// A server that limits one team's query is asked no other of that team for a minute, and goes on with those of others,
+// even if it refuses the probe, too; and it is healthy.
+func TestRateLimitOfOneTeam(t *testing.T) {
+	for name, limited := range map[string][]string{"the query alone": {"sum(e30_hog)"}, "and the probe": {"sum(e30_hog)", probeExpression}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bubble) {
+				b.answers(func(w http.ResponseWriter, r *http.Request) {
+					if slices.Contains(limited, r.Form.Get("query")) {
+						status(http.StatusTooManyRequests, "text/plain", "slow down", "Retry-After", "60")(w, r)
+						return
+					}
+					good(w, r)
+				})
+				e := query.NewEvaluator(clock.RealClock{}, func() float64 { return 0 }, func(string) (query.Source, bool) { return b.source, true }, query.Limits{})
+				ask := func(tenant, expression string) error {
+					_, err := e.Query(t.Context(), query.Query{Source: "main", Tenant: tenant, Expression: expression, Interval: 15 * time.Second, Declared: true})
+					return err
+				}
+				healthy, held := 0, 0
+				for range 40 {
+					if err := ask("shop", "sum(a)"); err != nil {
+						t.Fatal(err)
+					}
+					for _, q := range []string{"sum(e30_hog)", "sum(own)"} {
+						err := ask("evil", q)
+						var f *query.Failure
+						switch {
+						case err == nil && q == "sum(own)":
+						case !errors.As(err, &f) || f.Reason != query.ReasonRateLimited || !strings.Contains(f.Message, "limits its clients"):
+							t.Errorf("%s: %v", q, err)
+						case q == "sum(own)":
+							held++
+						}
+					}
+					time.Sleep(15 * time.Second)
+					synctest.Wait()
+					if b.source.Health().Healthy {
+						healthy++
+					}
+				}
+				sent := map[string]int{}
+				for _, q := range b.queries() {
+					sent[q]++
+				}
+				if n := sent["sum(e30_hog)"]; n > 10 || held < 30 || sent["sum(own)"] != 40-held {
+					t.Errorf("the query was sent %d times in ten minutes, and the other one of the team held %d times of 40 and sent %d times", n, held, sent["sum(own)"])
+				}
+				if healthy != 40 {
+					t.Errorf("healthy %d times of 40", healthy)
+				}
+			})
+		})
+	}
 }
