@@ -103,7 +103,7 @@ func (h *health) record(f *query.Failure, why purpose, q query.Query, lookups *q
 		if h.state.Healthy { // an unhealthy source is probed anyway
 			h.probeRequested.Set()
 		}
-		if !works && concernsSource(f.Reason) {
+		if concernsSource(f.Reason) && f.Reason != query.ReasonConnectionFailed { // which one query may cause
 			h.set(false, f.Reason, f.Message, now)
 		}
 	}

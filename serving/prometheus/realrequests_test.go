@@ -72,6 +72,7 @@ func TestHealthOfRealRequests(t *testing.T) {
 	rule := query.Query{Expression: "rule"}
 	tests := map[string]struct {
 		fails    []string
+		as       http.HandlerFunc // nil for failsAs
 		matchers []string
 		queries  []query.Query
 		healthy  bool
@@ -84,7 +85,10 @@ func TestHealthOfRealRequests(t *testing.T) {
 		"two queries of rules fail":          {fails: []string{"sum"}, queries: []query.Query{{Expression: "sum(a)"}, {Expression: "sum(b)"}}},
 		"one query of a rule fails":          {fails: []string{"sum"}, queries: []query.Query{{Expression: "sum(a)"}}, healthy: true},
 		"all three queries of one team fail": {fails: []string{"sum"}, queries: []query.Query{declaredBy("shop", "sum(a)"), declaredBy("shop", "sum(b)"), declaredBy("shop", "sum(c)")}},
-		"one team's typo, in two metrics":    {fails: []string{"sum"}, matchers: []string{"a"}, queries: []query.Query{declaredBy("shop", "sum(a)"), declaredBy("shop", "sum(b)")}, healthy: true},
+		"one team's query breaks its connection": {
+			fails: []string{"sum"}, as: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, queries: []query.Query{declaredBy("shop", "sum(a)")}, healthy: true,
+		},
+		"one team's typo, in two metrics": {fails: []string{"sum"}, matchers: []string{"a"}, queries: []query.Query{declaredBy("shop", "sum(a)"), declaredBy("shop", "sum(b)")}, healthy: true},
 		"many fail, and one succeeds": {
 			fails: []string{"sum", "series:"}, matchers: []string{"a"}, healthy: true,
 			queries: []query.Query{rule, declaredBy("shop", "sum(a)"), declaredBy("bank", "sum(a)"), {Expression: "sum(b)"}, declaredBy("shop", "sum(c)")},
@@ -95,7 +99,11 @@ func TestHealthOfRealRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *bubble) {
 				synctest.Wait()
-				b.failing(failsAs, tc.fails...)
+				as := failsAs
+				if tc.as != nil {
+					as = tc.as
+				}
+				b.failing(as, tc.fails...)
 				if tc.fails[0] == "vector" {
 					b.answers(func(w http.ResponseWriter, r *http.Request) {
 						if r.Form.Get("query") == "rule" {

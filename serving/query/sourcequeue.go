@@ -150,7 +150,7 @@ func (q *sourceQueue) load(tenant string) int {
 
 // retryAt returns when queries of a tenant are next admitted; zero if they are now.
 func (q *sourceQueue) retryAt(tenant string) time.Time {
-	if t := q.tenants[tenant]; t != nil && (!q.breaker.open() || t.breaker.heldUntil.After(q.breaker.retryAt)) {
+	if t := q.tenants[tenant]; !q.breaker.open() && t != nil {
 		return t.breaker.retryAt
 	}
 	return q.breaker.retryAt
