@@ -140,12 +140,11 @@ func (h *health) failing(now time.Time) *query.Failure {
 	return nil
 }
 
-// forget has the next success make the source healthy: the spec may name another server, or accept
-// partial responses now.
+// forget has the next probe decide: the spec may name another server, or accept partial responses now.
 func (h *health) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.partial, h.failed = time.Time{}, nil
+	h.partial, h.succeededUntil, h.failed = time.Time{}, time.Time{}, nil
 }
 
 // concernsSource reports whether a failure affects all queries.

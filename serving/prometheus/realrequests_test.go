@@ -195,6 +195,19 @@ func TestHealthAfterTheLastRequest(t *testing.T) {
 	}
 }
 
+// Queries that succeeded say nothing of another server.
+func TestHealthOfAnotherServer(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		b.ask(t, time.Minute, []query.Query{declaredBy("shop", "sum(a)")}, func() {})
+		b.answers(failsAs)
+		if err := b.source.Apply(v1alpha1.PrometheusSource{URL: "http://thanos.example"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(minProbeInterval)
+		b.health(t, v1alpha1.SourceHealth{Reason: "BadStatus", Message: "HTTP 500: " + noReplicas, Since: b.source.Health().Since})
+	})
+}
+
 // What is remembered of queries is bounded, whatever clients ask.
 func TestHealthOfManyQueries(t *testing.T) {
 	var h health
