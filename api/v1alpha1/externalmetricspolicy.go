@@ -50,8 +50,8 @@ type ExternalMetricsPolicyList struct {
 
 // ExternalMetricsPolicySpec has the requests to which a policy applies, and its rules.
 type ExternalMetricsPolicySpec struct {
-	// The policy applies to requests in these namespaces, at most 1000. Default: all
-	// namespaces.
+	// The policy applies to requests in these namespaces, at most 1000, and to those for
+	// all (`namespaces/*`). Default: all namespaces.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1000
@@ -107,7 +107,8 @@ type PolicySubject struct {
 // +kubebuilder:validation:XValidation:rule="has(self.selector) != (has(self.deny) && self.deny)",message="each rule needs selector (what may be read; `selector: {}` allows everything) or deny: true, and not both"
 type ExternalMetricsPolicyRule struct {
 	// Regular expression (RE2 syntax). The rule applies to metrics whose whole name
-	// matches, as if the expression were between `^` and `$`.
+	// matches, as if the expression were between `^` and `$`. If it matches only without
+	// regard to case, the rule denies what it would deny, but allows nothing.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024

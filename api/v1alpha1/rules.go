@@ -206,7 +206,8 @@ type RuleResources struct {
 	Overrides map[string]RuleResource `json:"overrides,omitempty"`
 
 	// In rules for external metrics: true if a request selects only series of its own
-	// namespace, by the label that names namespaces. Default: true.
+	// namespace, by the label that names namespaces. With false the metric is the same in
+	// all namespaces, and in `namespaces/*`. Default: true.
 	// +optional
 	Namespaced *bool `json:"namespaced,omitempty"`
 }

@@ -22,9 +22,11 @@ const AdmissionPolicyName = "external-metrics-policies.metricsbackend.io"
 // ExternalMetricsPolicy denies, so that their authors see the error before the autoscaler's
 // events do. Each policy is evaluated separately, so they combine by AND.
 //
-// It rejects nothing that serving would allow: serving decides again on each query, and what
-// CEL cannot decide passes, such as a label whose value may be empty, or a name after a
-// regular expression that does not compile.
+// It rejects nothing that serving would allow (docs/external-metrics-admission.md has an exception):
+// serving decides again on each query, and what CEL cannot decide passes, such as a label whose value
+// may be empty, or a name after a regular expression that does not compile. Names match in any case,
+// since autoscalers ask in lower case and only serving knows the metric's: there, too, a rule in
+// another case denies.
 func AdmissionPolicy(s Serving) *admissionregistrationv1ac.ValidatingAdmissionPolicyApplyConfiguration {
 	return admissionregistrationv1ac.ValidatingAdmissionPolicy(AdmissionPolicyName).
 		WithLabels(s.SharedLabels()).
@@ -109,12 +111,12 @@ const (
 			s.kind == 'User'
 			? s.name in [request.userInfo.username, 'system:serviceaccount:kube-system:horizontal-pod-autoscaler', 'system:kube-controller-manager']
 			: has(request.userInfo.groups) && s.name in request.userInfo.groups))`
-	// celDecided is each metric with the rules that match its whole name (the first one
-	// decides), and with the requirements of its selector.
+	// celDecided is each metric with the rules that match its whole name in any case (the first
+	// one decides), and with the requirements of its selector.
 	celDecided = `
 		variables.asked.map(m, {
 			'name': dyn(m.name.replace('\\|', '/')),
-			'rules': dyn(params.spec.rules.filter(r, m.name.replace('\\|', '/').matches('^(?:' + r.metric + ')$'))),
+			'rules': dyn(params.spec.rules.filter(r, m.name.replace('\\|', '/').matches('(?i)^(?:' + r.metric + ')$'))),
 			'query': dyn(
 				(has(m.selector) && has(m.selector.matchLabels)
 					? m.selector.matchLabels.map(k, {'key': dyn(k), 'operator': dyn('In'), 'values': dyn([m.selector.matchLabels[k]])}) : [])

@@ -210,6 +210,29 @@ func TestImportNaN(t *testing.T) {
 	}
 }
 
+// TestImportOfNamesThatDifferInCase: client-go asks for external metrics in lower case.
+func TestImportOfNamesThatDifferInCase(t *testing.T) {
+	for name, test := range map[string]struct{ rules, want string }{
+		"series":              {"externalRules: [{seriesQuery: QueueDepth}, {seriesQuery: x}, {seriesQuery: 'queuedepth{a=\"b\"}'}]", "rules[0] and rules[2]: the metrics QueueDepth and queuedepth differ in case alone"},
+		"series and constant": {"externalRules: [{seriesQuery: Lag}, {seriesQuery: x, name: {matches: .*, as: LAG}}]", "rules[0] and rules[1]: the metrics Lag and LAG differ"},
+		"same name":           {rules: "externalRules: [{seriesQuery: Lag}, {seriesQuery: 'Lag{a=\"b\"}'}]"},
+		"names of series":     {rules: "externalRules: [{seriesQuery: Lag}, {seriesQuery: lag, name: {matches: (.*), as: $1_rate}}]"},
+		"several series":      {rules: "externalRules: [{seriesQuery: Lag}, {seriesQuery: '{__name__=~\"lag|Lag\"}'}]"},
+		"of objects":          {rules: "rules: [{seriesQuery: Lag, resources: {template: <<.Resource>>}}, {seriesQuery: lag, resources: {template: <<.Resource>>}}]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := run(t, test.rules, "-", "--prometheus-url=http://p:9090")
+			if err != nil {
+				t.Fatal(err)
+			}
+			comments := strings.Join(strings.Fields(strings.ReplaceAll(out, "\n#", " ")), " ")
+			if !strings.Contains(comments, test.want) || strings.Contains(comments, "in case alone") != (test.want != "") {
+				t.Errorf("want %q in\n%s", test.want, out)
+			}
+		})
+	}
+}
+
 // The import says of each bound what the CRD refuses, and nothing of what it takes.
 func TestImportTellsOfBounds(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -49,6 +49,33 @@ func (r *resourceRules) unusable() []string {
 	return wrong
 }
 
+// differInCase returns remarks on external rules whose only metrics differ in case alone.
+func differInCase(rules []rule) (remarks []string) {
+	names := make([]string, len(rules))
+	for i := range rules {
+		names[i] = rules[i].onlyName()
+		other := slices.IndexFunc(names[:i], func(name string) bool { return name != names[i] && strings.EqualFold(name, names[i]) })
+		if other >= 0 {
+			remarks = append(remarks, fmt.Sprintf("spec.externalMetrics.rules[%d] and rules[%d]: the metrics %s and %s differ in case alone, and autoscalers ask in lower case: give one of them another name",
+				other, i, names[other], names[i]))
+		}
+	}
+	return remarks
+}
+
+// onlyName returns the name of the metrics of a rule if it is certain that all its series have the
+// same, else "".
+func (r *rule) onlyName() string {
+	name, _, _ := strings.Cut(r.SeriesQuery, "{")
+	if r.Name != (naming{}) {
+		name = r.Name.As
+	}
+	if strings.Contains(name, "$") {
+		return ""
+	}
+	return strings.TrimSpace(name)
+}
+
 // checkSelector returns why a server has no series for a selector, whatever exists.
 func checkSelector(selector string) error {
 	selector = strings.TrimSpace(selector)

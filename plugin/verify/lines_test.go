@@ -353,6 +353,14 @@ func TestLines(t *testing.T) {
 			},
 			code: output.NotMet,
 		},
+		"names that differ in case alone": {
+			change: func(_ *testing.T, w *plugincluster.World) {
+				w.ServeOthers()
+				for version, names := range map[string][]string{"custom.metrics.k8s.io/v1beta1": {"pods/Hits", "pods/hits"}, "external.metrics.k8s.io/v1beta1": {"Lag", "QueueDepth", "queuedepth"}} {
+					w.Others[version] = names
+				}
+			},
+		},
 		"other APIs are not registered": {
 			change: func(_ *testing.T, w *plugincluster.World) {
 				w.ServeOthers()

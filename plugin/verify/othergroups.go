@@ -5,7 +5,9 @@ package verify
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
@@ -76,5 +78,13 @@ func (snap *snapshot) checkOtherAPI(ctx context.Context, group, version string, 
 		return snap.requestFailed(subject, err, remedy).withCommand(command)
 	}
 	names = slices.DeleteFunc(names, func(name string) bool { return name == v1alpha1.NoMetrics || name == "namespaces/"+v1alpha1.NoMetrics })
-	return pass(subject, "Available%s; metrics in discovery: %d", owner(r), len(names))
+	message := fmt.Sprintf("Available%s; metrics in discovery: %d", owner(r), len(names))
+	for i, name := range names {
+		other := slices.IndexFunc(names[:i], func(other string) bool { return strings.EqualFold(other, name) })
+		if group == external_metrics.GroupName && other >= 0 {
+			return warn(subject, fmt.Sprintf("%s; %s and %s differ in case alone", message, names[other], name),
+				"autoscalers ask for external metrics in lower case: where one namespace has both, give one another name (docs/external-metrics-api.md#capital-letters)")
+		}
+	}
+	return pass(subject, "%s", message)
 }

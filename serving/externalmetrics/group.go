@@ -55,7 +55,7 @@ func (r *reader) routes() []valueapi.Route {
 		Path: "/namespaces/{namespace}/{metric}", Operation: "listExternalMetricValues",
 		Doc: "list or watch the values of an external metric",
 		Parameters: []valueapi.Parameter{
-			{Name: "namespace", Doc: "namespace from which the metric is read"},
+			{Name: "namespace", Doc: "namespace from which the metric is read, or * for one that is the same in all"},
 			{Name: "metric", Doc: `name of the metric, with \| for each slash`},
 		},
 		WatchLimit: watchLimit,

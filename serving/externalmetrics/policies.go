@@ -4,6 +4,7 @@
 package externalmetrics
 
 import (
+	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -99,7 +100,8 @@ func deny(set *policy.Set, q policy.Query) *apierrors.StatusError {
 		return err
 	}
 	if denial := set.Check(q); denial != nil {
-		return apierrors.NewForbidden(external_metrics.Resource(escape(q.Metric)), "", denial)
+		// In lower case, so that it does not tell whether there is such a metric.
+		return apierrors.NewForbidden(external_metrics.Resource(strings.ToLower(escape(q.Metric))), "", denial)
 	}
 	return nil
 }

@@ -26,8 +26,10 @@ import (
 
 // metricRequest asks for the values of one metric.
 type metricRequest struct {
-	reader            *reader
-	namespace, metric string
+	reader    *reader
+	namespace string
+	// metric is the name of a metric, which may differ from the path's in case. Policies decide about it.
+	metric string
 }
 
 var (
@@ -50,7 +52,7 @@ func (r *reader) parse(info *request.RequestInfo, _ url.Values) (valueapi.Reques
 	if info.Resource == v1alpha1.NoMetrics {
 		return valueapi.NoValues(emptyList), nil
 	}
-	return &metricRequest{reader: r, namespace: info.Namespace, metric: unescape(info.Resource)}, nil
+	return &metricRequest{reader: r, namespace: info.Namespace, metric: r.metrics.ExternalName(info.Namespace, unescape(info.Resource))}, nil
 }
 
 // List answers the values as they are now.

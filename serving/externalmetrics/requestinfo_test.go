@@ -31,6 +31,8 @@ func TestRequestInfo(t *testing.T) {
 			Resource: resource, Parts: []string{resource},
 		}
 	}
+	everywhere, statusEverywhere := of("list", "orders"), of("list", "status")
+	everywhere.Namespace, statusEverywhere.Namespace = "*", "*"
 	selecting := of("list", "status")
 	selecting.LabelSelector = "a=b"
 	tests := map[string]struct {
@@ -38,6 +40,8 @@ func TestRequestInfo(t *testing.T) {
 		want                *request.RequestInfo
 	}{
 		"a metric":             {path: root + "/namespaces/shop/orders", want: of("list", "orders")},
+		"all namespaces":       {path: root + "/namespaces/*/orders", want: everywhere},
+		"status of all":        {path: root + "/namespaces/*/status", want: statusEverywhere},
 		"a name with a slash":  {path: root + `/namespaces/shop/cloud\|queue`, want: of("list", `cloud\|queue`)},
 		"status":               {path: root + "/namespaces/shop/status", want: of("list", "status")},
 		"finalize":             {path: root + "/namespaces/shop/finalize", want: of("list", "finalize")},
@@ -97,7 +101,7 @@ func FuzzRequestInfo(f *testing.F) {
 				t.Errorf("%q is authorized to %s", metric, info.Verb)
 			}
 		}
-		if parsed, err := (&reader{}).parse(info, nil); err == nil && parsed.(*metricRequest).metric != unescape(info.Resource) {
+		if parsed, err := (&reader{metrics: fakeMetrics{}}).parse(info, nil); err == nil && parsed.(*metricRequest).metric != unescape(info.Resource) {
 			t.Errorf("%q is read as %q", metric, parsed.(*metricRequest).metric)
 		}
 		if !strings.Contains(metric, escapedSlash) && unescape(escape(metric)) != metric {

@@ -135,6 +135,105 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
+// TestPoliciesSeeTheMetric: policies decide about the metric that is read, in whatever case the client
+// asks for it, and their answer does not tell whether it exists.
+func TestPoliciesSeeTheMetric(t *testing.T) {
+	rules := func(all ...v1alpha1.ExternalMetricsPolicyRule) v1alpha1.ExternalMetricsPolicySpec {
+		return v1alpha1.ExternalMetricsPolicySpec{Rules: all}
+	}
+	only := func(metric string) v1alpha1.ExternalMetricsPolicySpec {
+		return rules(v1alpha1.ExternalMetricsPolicyRule{Metric: metric, Selector: &metav1.LabelSelector{}}, v1alpha1.ExternalMetricsPolicyRule{Metric: ".*", Deny: true})
+	}
+	deny := func(metric string) v1alpha1.ExternalMetricsPolicySpec { return denying("", metric).Spec }
+	tests := map[string]struct {
+		metrics []string
+		spec    v1alpha1.ExternalMetricsPolicySpec
+		asked   []string
+		code    int
+	}{
+		"denial":                       {[]string{"QueueDepth"}, deny("QueueDepth"), []string{"queuedepth", "QueueDepth", "QUEUEDEPTH"}, http.StatusForbidden},
+		"denial in lower case":         {[]string{"QueueDepth"}, deny("queuedepth"), []string{"queuedepth", "QueueDepth", "QUEUEDEPTH"}, http.StatusForbidden},
+		"denial in upper case":         {[]string{"queuedepth"}, deny("QueueDepth"), []string{"queuedepth", "QueueDepth"}, http.StatusForbidden},
+		"denial of one of two":         {[]string{"QueueDepth", "QUEUEDEPTH"}, deny("QueueDepth"), []string{"queuedepth"}, http.StatusForbidden},
+		"denial of what there is not":  {nil, deny("QueueDepth"), []string{"queuedepth", "QueueDepth", "QUEUEDEPTH"}, http.StatusForbidden},
+		"denial of another":            {[]string{"QueueDepth"}, deny("QueueDepths"), []string{"queuedepth"}, http.StatusOK},
+		"allowed":                      {[]string{"QueueDepth"}, only("QueueDepth"), []string{"queuedepth", "QueueDepth", "QUEUEDEPTH"}, http.StatusOK},
+		"another is allowed":           {[]string{"QueueDepth"}, only("queuedepth"), []string{"queuedepth", "QueueDepth"}, http.StatusForbidden},
+		"none is allowed":              {nil, only("QueueDepth"), []string{"queuedepth", "QUEUEDEPTH"}, http.StatusForbidden},
+		"all":                          {[]string{"QueueDepth"}, only(".*"), []string{"queuedepth"}, http.StatusOK},
+		"two, and no policy":           {[]string{"QueueDepth", "QUEUEDEPTH"}, deny("orders"), []string{"queuedepth"}, http.StatusNotFound},
+		"selector in the other case":   {[]string{"QueueDepth"}, rules(v1alpha1.ExternalMetricsPolicyRule{Metric: "queuedepth", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}}), []string{"queuedepth", "QueueDepth"}, http.StatusForbidden},
+		"whatever the case of letters": {[]string{"QueueDepth"}, deny("[a-z]+"), []string{"queuedepth"}, http.StatusForbidden},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			for _, metric := range tc.metrics {
+				w.add(metric, sample(25, nil))
+			}
+			w.apply(policy.Compile([]v1alpha1.ExternalMetricsPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: tc.spec}}))
+			for _, asked := range tc.asked {
+				code, body := w.get(path(asked, ""))
+				if code != tc.code || code == http.StatusOK && !strings.Contains(body, `"metricName":"QueueDepth"`) ||
+					code == http.StatusForbidden && !strings.Contains(body, `queuedepth.external.metrics.k8s.io is forbidden`) {
+					t.Errorf("list of %s: %d %s, want %d", asked, code, body, tc.code)
+				}
+				if code, _ := w.get(path(asked, "?explain=true")); code != tc.code {
+					t.Errorf("explanation of %s: %d, want %d", asked, code, tc.code)
+				}
+				if code == http.StatusOK {
+					w.watch(path(asked, "?watch=true&timeoutSeconds=1"))
+				} else if code, _ := w.get(path(asked, "?watch=true&timeoutSeconds=1")); code != tc.code {
+					t.Errorf("watch of %s: %d, want %d", asked, code, tc.code)
+				}
+			}
+		})
+	}
+}
+
+// TestAllNamespaces: a request for all namespaces is under the policies of each.
+func TestAllNamespaces(t *testing.T) {
+	everywhere := func(query string) string { return strings.Replace(path("queue_length", query), "/shop/", "/*/", 1) }
+	ofBank := denying("bank", "queue_.*", "jane")
+	ofBank.Spec.Namespaces = []string{"bank"}
+	w := newWorld(t)
+	w.apply(policy.Compile([]v1alpha1.ExternalMetricsPolicy{ofBank}))
+	for _, query := range []string{"", "?explain=true", "?watch=true&timeoutSeconds=1"} {
+		if code, body := w.get(everywhere(query), "X-Test-User", "jane"); code != http.StatusForbidden || !strings.Contains(body, `ExternalMetricsPolicy \"bank\"`) {
+			t.Errorf("%s: %d %s", query, code, body)
+		}
+	}
+	if code, body := w.get(path("queue_length", ""), "X-Test-User", "jane"); code != http.StatusOK {
+		t.Errorf("in another namespace: %d %s", code, body)
+	}
+	if code, body := w.get(everywhere("?labelSelector=queue%3Da"), "X-Test-User", "joe"); code != http.StatusOK || !strings.Contains(body, "3500m") {
+		t.Errorf("another user: %d %s", code, body)
+	}
+	if got := events(t, w.watch(everywhere("?watch=true&labelSelector=queue%3Da"), "X-Test-User", "joe"), 1); got[0] != "ADDED ExternalMetricValue a 3500m" {
+		t.Errorf("watch: %q", got)
+	}
+}
+
+// TestWatchKeepsItsMetric: a watch stays with the metric that it began with, so that policies decide
+// about what it reads.
+func TestWatchKeepsItsMetric(t *testing.T) { synctest.Test(t, watchKeepsItsMetric) }
+
+func watchKeepsItsMetric(t *testing.T) {
+	w := newWorld(t)
+	w.add("Depth", sample(1, nil))
+	lines := w.watch(path("depth", "?watch=true"))
+	events(t, lines, 1)
+	synctest.Wait()
+	w.add("depth", sample(2, nil))
+	w.apply(policy.Compile([]v1alpha1.ExternalMetricsPolicy{denying("only-upper", "(?-i)Depth")}))
+	if got := events(t, lines, 2); !strings.HasPrefix(got[0], "ERROR Status depth.external.metrics.k8s.io is forbidden") || got[1] != "closed" {
+		t.Errorf("%q", got)
+	}
+	if code, body := w.get(path("depth", "")); code != http.StatusOK || !strings.Contains(body, `"metricName":"depth","metricLabels":{}`) {
+		t.Errorf("the other metric: %d %s", code, body)
+	}
+}
+
 // TestPoliciesEndWatches: a change ends the watches that it denies, and no others.
 func TestPoliciesEndWatches(t *testing.T) { synctest.Test(t, endWatchesByPolicies) }
 

@@ -61,6 +61,21 @@ func (f fakeMetrics) ExternalMetrics(most int) (first []string, total int) {
 	return names[:min(len(names), most)], len(names)
 }
 
+func (f fakeMetrics) ExternalName(namespace, requested string) string {
+	var alike []string
+	for name, namespaces := range f {
+		if there := namespaces == nil || slices.Contains(namespaces, namespace); there && name == requested {
+			return requested
+		} else if there && strings.EqualFold(name, requested) {
+			alike = append(alike, name)
+		}
+	}
+	if len(alike) == 1 {
+		return alike[0]
+	}
+	return requested
+}
+
 func (f fakeMetrics) ExternalQuery(r query.ExternalRequest) (query.MetricQuery, error) {
 	namespaces, ok := f[r.Metric]
 	if !ok || namespaces != nil && !slices.Contains(namespaces, r.Namespace) {

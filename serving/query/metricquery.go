@@ -43,8 +43,12 @@ type ObjectRequest struct {
 	Series labels.Selector
 }
 
+// AllNamespaces is the namespace of requests for external metrics that are the same in all.
+const AllNamespaces = "*"
+
 // ExternalRequest is a request for a metric that describes no object.
 type ExternalRequest struct {
+	// Namespace may be AllNamespaces.
 	Namespace string
 	// Metric is the name, escapes resolved.
 	Metric string
@@ -70,6 +74,10 @@ type ExternalMetrics interface {
 	// ExternalMetrics returns the names that exist now in some namespace, as
 	// ObjectMetrics does.
 	ExternalMetrics(limit int) (first []string, total int)
+	// ExternalName returns the name of the metric that a request means, as client-go puts names into
+	// lower case: that of the request if there is such a metric, else the only one in the namespace
+	// that differs in case alone, else that of the request.
+	ExternalName(namespace, requested string) string
 	// ExternalQuery returns the query of a metric, with the errors of ObjectQuery.
 	ExternalQuery(r ExternalRequest) (MetricQuery, error)
 }

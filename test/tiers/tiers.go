@@ -52,7 +52,7 @@ var table = map[Suite]map[Tier]string{
 	},
 	Integration: {
 		Test: `
-			TestAdmissionOfAutoscalers TestAdmissionLeavesOldMetrics TestAdmissionDecidesAsServing
+			TestAdmissionOfAutoscalers TestAdmissionLeavesOldMetrics TestAdmissionDecidesAsServing TestAdmissionOfCapitalLetters
 			TestAdmissionFailsOpen TestAdmissionStaysWithinBudget TestBinary TestBinaryRefuses
 			TestVersionKeptForItsConsumers TestValidation TestNamespaceIsImmutable TestDefaults TestStoredFlagIsKept
 			TestKubectlShowsColumnsAndFields TestValidationOfSources TestValidationOfDeclaredMetricsAndPolicies

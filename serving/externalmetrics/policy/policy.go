@@ -15,10 +15,12 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
 // Query is what is decided about: who reads what, from where.
 type Query struct {
+	// Namespace is query.AllNamespaces for all, to which every policy applies.
 	Namespace string
 	// User may be nil where nobody is known.
 	User user.Info
@@ -59,8 +61,8 @@ type policy struct {
 // rule is one of a policy. What of it does not compile is in broken; it then denies
 // what it may have been meant for.
 type rule struct {
-	// metric matches whole names; nil is for every name.
-	metric *regexp.Regexp
+	// metric matches whole names, and anyCase whatever their case; nil is for every name.
+	metric, anyCase *regexp.Regexp
 	// selector is nil for a denial.
 	selector labels.Selector
 	broken   error
@@ -115,7 +117,15 @@ func compile(object *v1alpha1.ExternalMetricsPolicy) (*policy, error) {
 
 func compileRule(given *v1alpha1.ExternalMetricsPolicyRule) rule {
 	metric, selector, err := given.Compile()
-	return rule{metric: metric, selector: selector, broken: err}
+	r := rule{metric: metric, selector: selector, broken: err}
+	if metric != nil {
+		if r.anyCase, err = regexp.Compile("(?i)" + given.Metric); err != nil {
+			r.broken = fmt.Errorf("metric is no regular expression without regard to case: %w", err)
+			return r
+		}
+		r.anyCase.Longest()
+	}
+	return r
 }
 
 // Check returns nil where every policy that applies lets a query pass, otherwise
@@ -133,29 +143,29 @@ func (s *Set) Check(q Query) *Denial {
 }
 
 func (p *policy) applies(q Query) bool {
-	if len(p.namespaces) > 0 && !p.namespaces.Has(q.Namespace) {
+	if len(p.namespaces) > 0 && q.Namespace != query.AllNamespaces && !p.namespaces.Has(q.Namespace) {
 		return false
 	}
 	return p.everybody || q.User == nil || p.users.Has(q.User.GetName()) || p.groups.HasAny(q.User.GetGroups()...)
 }
 
-// check lets the first rule decide that matches the metric's name.
+// check lets the first rule decide that matches the metric's name. A rule that matches it only in
+// another case may deny, since clients of client-go ask in lower case, but allows no other metric.
 func (p *policy) check(q Query) *Denial {
 	for i := range p.rules {
 		r := &p.rules[i]
-		if !r.matches(q.Metric) {
+		matches := v1alpha1.MatchesWhole(r.metric, q.Metric)
+		if !matches && !v1alpha1.MatchesWhole(r.anyCase, q.Metric) {
 			continue
 		}
 		if reason := r.check(q); reason != "" {
 			return &Denial{Policy: p.name, Rule: i, Reason: reason}
 		}
-		return nil
+		if matches {
+			return nil
+		}
 	}
 	return nil
-}
-
-func (r *rule) matches(metric string) bool {
-	return v1alpha1.MatchesWhole(r.metric, metric)
 }
 
 // check returns why the rule forbids a query whose metric it matches.

@@ -50,15 +50,23 @@ func TestCheck(t *testing.T) {
 		"an alternative is not half anchored": {
 			policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(deny("a|b")))}, query: Query{Metric: "ab"},
 		},
-		"lines are no names":     {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(deny("(?m)^a$")))}, query: Query{Metric: "a\nb"}},
-		"an open quotation":      {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(deny(`\Qa.b`)))}, query: Query{Metric: "a.b"}, denied: "p"},
-		"a slash":                {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(deny("cloud/.*")))}, query: Query{Metric: "cloud/queue/length"}, denied: "p"},
-		"a subset":               {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(allow(".*", mine)))}, query: Query{Metric: "m"}, selector: "team=a,queue=x"},
-		"no subset":              {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(allow(".*", mine)))}, query: Query{Metric: "m"}, selector: "queue=x", denied: "p", says: `a subset of "team=a"`},
-		"no selector":            {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(allow(".*", mine)))}, query: Query{Metric: "m"}, denied: "p"},
-		"the empty selector":     {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(allow(".*", nil), deny(".*")))}, query: Query{Metric: "m"}},
-		"the first match: deny":  {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(deny("m"), allow(".*", nil)))}, query: Query{Metric: "m"}, denied: "p", says: "spec.rules[0]"},
-		"the first match: allow": {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(allow("m", nil), deny(".*")))}, query: Query{Metric: "m"}},
+		"lines are no names":       {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(deny("(?m)^a$")))}, query: Query{Metric: "a\nb"}},
+		"an open quotation":        {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(deny(`\Qa.b`)))}, query: Query{Metric: "a.b"}, denied: "p"},
+		"a slash":                  {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(deny("cloud/.*")))}, query: Query{Metric: "cloud/queue/length"}, denied: "p"},
+		"a subset":                 {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(allow(".*", mine)))}, query: Query{Metric: "m"}, selector: "team=a,queue=x"},
+		"a denial in another case": {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(deny("Queue_.*")))}, query: Query{Metric: "queue_Length"}, denied: "p"},
+		"an allowance in another case": {
+			policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(allow("queue", nil), deny(".*")))}, query: Query{Metric: "Queue"}, denied: "p", says: "spec.rules[1]",
+		},
+		"a restriction in another case":           {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(allow("queue", mine), allow(".*", nil)))}, query: Query{Metric: "Queue"}, denied: "p", says: `a subset of "team=a"`},
+		"a restriction in another case, selected": {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(allow("queue", mine), allow(".*", nil)))}, query: Query{Metric: "Queue"}, selector: "team=a"},
+		"the case is meant":                       {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(deny("(?-i)Queue")))}, query: Query{Metric: "queue"}},
+		"letters that are excluded":               {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(allow("[^Q].*", nil), deny(".*")))}, query: Query{Metric: "queue"}},
+		"no subset":                               {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(allow(".*", mine)))}, query: Query{Metric: "m"}, selector: "queue=x", denied: "p", says: `a subset of "team=a"`},
+		"no selector":                             {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(allow(".*", mine)))}, query: Query{Metric: "m"}, denied: "p"},
+		"the empty selector":                      {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(allow(".*", nil), deny(".*")))}, query: Query{Metric: "m"}},
+		"the first match: deny":                   {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(deny("m"), allow(".*", nil)))}, query: Query{Metric: "m"}, denied: "p", says: "spec.rules[0]"},
+		"the first match: allow":                  {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(allow("m", nil), deny(".*")))}, query: Query{Metric: "m"}},
 		"a later match": {
 			policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(allow("m", nil), deny(".*")))}, query: Query{Metric: "n"}, denied: "p", says: "spec.rules[1]",
 		},
@@ -77,6 +85,18 @@ func TestCheck(t *testing.T) {
 		"the namespace": {
 			policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", spec{Namespaces: []string{"bank", "shop"}, Rules: rules(deny(".*")).Rules})},
 			query:    Query{Metric: "m", Namespace: "shop"}, denied: "p",
+		},
+		"all namespaces": {
+			policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", spec{Namespaces: []string{"bank"}, Rules: rules(deny(".*")).Rules})},
+			query:    Query{Metric: "m", Namespace: "*"}, denied: "p",
+		},
+		"all namespaces, of which one restricts": {
+			policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", spec{Namespaces: []string{"bank"}, Rules: rules(allow(".*", mine)).Rules}), policyOf("q", spec{Namespaces: []string{"shop"}, Rules: rules(allow(".*", nil)).Rules})},
+			query:    Query{Metric: "m", Namespace: "*"}, selector: "queue=x", denied: "p",
+		},
+		"all namespaces, another user": {
+			policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", spec{Namespaces: []string{"bank"}, Subjects: []v1alpha1.PolicySubject{{Kind: "User", Name: "joe"}}, Rules: rules(deny(".*")).Rules})},
+			query:    Query{Metric: "m", Namespace: "*", User: jane},
 		},
 		"the user": {
 			policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", spec{Subjects: []v1alpha1.PolicySubject{{Kind: "User", Name: "jane"}}, Rules: rules(deny(".*")).Rules})},

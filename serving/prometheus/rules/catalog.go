@@ -56,8 +56,10 @@ type Catalog struct {
 
 	// Guarded by mu, and written only with changing held, too.
 	metrics *metrics
-	// declared are the declared metrics that are in effect, and declaredAll all in order.
+	// declared are the declared metrics that are in effect, spellings their names, and declaredAll
+	// all in order.
 	declared    map[namespacedMetric]*declared
+	spellings   spellings
 	declaredAll []*declared
 	health      Health
 	// healthRules are the rules of health.

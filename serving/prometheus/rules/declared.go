@@ -44,7 +44,8 @@ type Declared struct {
 	MetricQuery query.MetricQuery
 	// Reason and Message are why it is not in effect; empty if it is.
 	Reason, Message string
-	// Remark names a rule with the same metric, which it overrides in its namespace.
+	// Remark names a rule with the same metric, which it overrides in its namespace, or a metric whose
+	// name differs in case alone.
 	Remark string
 }
 
@@ -116,6 +117,9 @@ func (c *Catalog) Declared() []Declared {
 		if overridden := c.metrics.effective(keyOf(d.metric)); overridden != nil {
 			all[i].Remark = fmt.Sprintf("%s makes the metric %q too, and does not count in this namespace", overridden.rule.path, d.metric.Name)
 		}
+		if d.Kind == kindExternalMetric {
+			all[i].Remark = cmp.Or(c.ambiguous(d.Namespace, d.metric.Name), all[i].Remark)
+		}
 	}
 	return all
 }
@@ -140,7 +144,7 @@ func (c *Catalog) updateDeclared(recompile bool) {
 	slices.SortFunc(all, func(a, b *declared) int {
 		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), a.created.Compare(b.created), strings.Compare(a.Name, b.Name))
 	})
-	inEffect := map[namespacedMetric]*declared{}
+	inEffect, spelled := map[namespacedMetric]*declared{}, spellings{}
 	for i, d := range all {
 		if d.Reason != "" {
 			continue
@@ -149,6 +153,9 @@ func (c *Catalog) updateDeclared(recompile bool) {
 		first := inEffect[key]
 		if first == nil {
 			inEffect[key] = d
+			if key.external() {
+				spelled.add(d.Namespace, key.name)
+			}
 			continue
 		}
 		second := *d
@@ -158,7 +165,7 @@ func (c *Catalog) updateDeclared(recompile bool) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.declaredAll, c.declared = all, inEffect
+	c.declaredAll, c.declared, c.spellings = all, inEffect, spelled
 	c.health.CustomMetrics, c.health.ExternalMetrics = c.countMetrics(false), c.countMetrics(true)
 	c.cachedLists = nil
 }

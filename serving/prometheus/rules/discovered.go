@@ -44,9 +44,9 @@ func (f *family) commonFirst(labels []string) []string {
 	return ordered
 }
 
-// trueFirst compares strings for which a condition holds as less than others.
-func trueFirst(holds func(string) bool) func(a, b string) int {
-	return func(a, b string) int {
+// trueFirst compares what a condition holds for as less than others.
+func trueFirst[T any](holds func(T) bool) func(a, b T) int {
+	return func(a, b T) int {
 		switch first := holds(a); {
 		case first == holds(b):
 			return 0

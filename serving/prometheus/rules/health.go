@@ -259,6 +259,9 @@ func describeCollision(b, winner *binding) string {
 	if !b.rule.external {
 		metric = b.metric.Resource.String() + "/" + metric
 	}
+	if b.metric.Name != winner.metric.Name {
+		return fmt.Sprintf("the metric %s differs in case alone from %s of %s, and autoscalers ask in lower case", metric, winner.metric.Name, winner.rule.path)
+	}
 	if winner.rule == b.rule {
 		return fmt.Sprintf("the metric %s is made of %s and of %s, of which the latter counts", metric, b.family.name, winner.family.name)
 	}

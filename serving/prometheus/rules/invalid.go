@@ -109,14 +109,17 @@ func (c *Catalog) withoutSeries(key metricKey) string {
 // maxExplained limits the rules without metrics that an error names.
 const maxExplained = 5
 
-// whyMissing names what may have been meant to define a metric that does not exist: a declared
-// metric of the namespace, and rules without metrics. It begins with a semicolon unless it is
-// empty. Rules are the cluster's: their messages, with queries and addresses, are not for every
-// client.
+// whyMissing names what may have been meant to define a metric that does not exist: two whose names
+// differ in case alone, or a declared metric of the namespace, and rules without metrics. It begins
+// with a semicolon unless it is empty. Rules are the cluster's: their messages, with queries and
+// addresses, are not for every client.
 func (c *Catalog) whyMissing(kind, namespace string, key metricKey) string {
 	var b strings.Builder
 	c.mu.RLock()
 	defer c.mu.RUnlock()
+	if both := c.ambiguous(namespace, key.name); key.external() && both != "" {
+		return "; " + both
+	}
 	for _, d := range c.declaredAll {
 		if d.Reason != "" && d.Kind == kind && d.Namespace == namespace && d.metric.Name == key.name {
 			fmt.Fprintf(&b, "; not in effect is %s (%s: %s)", d.path(), d.Reason, text.Truncate(d.Message, 200))

@@ -38,12 +38,16 @@ type bindingIndex struct {
 }
 
 // metrics are those of rules. Catalog.changing serializes writes.
-type metrics struct{ custom, external bindingIndex }
+type metrics struct {
+	custom, external bindingIndex
+	spellings        spellings
+}
 
 func newMetrics() *metrics {
 	return &metrics{
-		custom:   bindingIndex{map[metricKey][]*binding{}, map[metricKey]bool{}},
-		external: bindingIndex{map[metricKey][]*binding{}, map[metricKey]bool{}},
+		custom:    bindingIndex{map[metricKey][]*binding{}, map[metricKey]bool{}},
+		external:  bindingIndex{map[metricKey][]*binding{}, map[metricKey]bool{}},
+		spellings: spellings{},
 	}
 }
 
@@ -59,8 +63,11 @@ func (m *metrics) insert(b *binding) {
 	list := x.lists[key]
 	i, _ := slices.BinarySearchFunc(list, b, (*binding).compare)
 	x.lists[key] = slices.Insert(list, i, b)
-	if len(list) > 0 {
+	switch {
+	case len(list) > 0:
 		x.colliding[key] = true
+	case b.rule.external:
+		m.spellings.add("", key.name)
 	}
 }
 
@@ -73,6 +80,9 @@ func (m *metrics) remove(b *binding) {
 	}
 	if len(list) == 0 {
 		delete(x.lists, key)
+		if b.rule.external {
+			m.spellings.remove("", key.name)
+		}
 	}
 }
 
@@ -85,10 +95,10 @@ func (m *metrics) effective(key metricKey) *binding {
 	return list[len(list)-1]
 }
 
-// collision is a binding that another one overrides.
+// collision is a binding that another one overrides, or whose name differs from another's in case alone.
 type collision struct{ loser, winner *binding }
 
-// collisions returns the overridden bindings by rule, in the order of the metrics.
+// collisions returns the bindings that collide by rule: those that differ in case first, in the order of the metrics.
 func (m *metrics) collisions() map[*activeRule][]collision {
 	found := map[*activeRule][]collision{}
 	for _, x := range []bindingIndex{m.custom, m.external} {
@@ -102,9 +112,21 @@ func (m *metrics) collisions() map[*activeRule][]collision {
 			}
 		}
 	}
+	for key, names := range m.spellings {
+		if m.effective(key.metricKey) != nil {
+			names = append(slices.Clip(names), key.name)
+		}
+		for i, name := range names {
+			b, other := m.effective(metricKey{name: name}), m.effective(metricKey{name: names[(i+1)%len(names)]})
+			if b != other {
+				found[b.rule] = append(found[b.rule], collision{b, other})
+			}
+		}
+	}
+	inCase := trueFirst(func(c collision) bool { return c.loser.metric.Name != c.winner.metric.Name })
 	for _, of := range found {
 		slices.SortFunc(of, func(a, b collision) int {
-			return cmp.Or(strings.Compare(a.loser.metric.Name, b.loser.metric.Name), strings.Compare(a.loser.metric.Resource.String(), b.loser.metric.Resource.String()), a.loser.compare(b.loser))
+			return cmp.Or(inCase(a, b), strings.Compare(a.loser.metric.Name, b.loser.metric.Name), strings.Compare(a.loser.metric.Resource.String(), b.loser.metric.Resource.String()), a.loser.compare(b.loser))
 		})
 	}
 	return found

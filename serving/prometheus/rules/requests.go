@@ -51,19 +51,25 @@ func (c *Catalog) ObjectQuery(r query.ObjectRequest) (query.MetricQuery, query.O
 
 // ExternalQuery implements query.ExternalMetrics.
 func (c *Catalog) ExternalQuery(r query.ExternalRequest) (query.MetricQuery, error) {
-	if err := checkNamespace(r.Namespace); err != nil {
+	everywhere := r.Namespace == query.AllNamespaces
+	if err := checkNamespace(r.Namespace); err != nil && !everywhere {
 		return query.MetricQuery{}, err
 	}
-	d, b, unknown := c.find(r.Namespace, metricKey{name: r.Metric})
+	key := metricKey{name: r.Metric}
+	d, b, unknown := c.find(r.Namespace, key)
 	switch {
 	case d != nil:
 		return d.read(r.Series), nil
+	case b != nil && everywhere && b.rule.namespaced:
+		return query.MetricQuery{}, badRequest("%s reads the metric %q from the namespace of the request: ask for it under one instead of *", b.rule.path, r.Metric)
 	case b != nil:
 		return externalQuery(b, r.Namespace, r.Series)
 	case unknown != nil:
 		return query.MetricQuery{}, unavailable("metric %q: %v", r.Metric, unknown)
+	case everywhere && c.withoutSeries(key) == "":
+		return query.MetricQuery{}, badRequest("no rule makes the metric %q, and what an ExternalMetric declares is asked under its namespace instead of *%s", r.Metric, c.whyMissing(kindExternalMetric, r.Namespace, key))
 	}
-	return query.MetricQuery{}, c.missing(r.Namespace, metricKey{name: r.Metric})
+	return query.MetricQuery{}, c.missing(r.Namespace, key)
 }
 
 // find returns what declares a metric in a namespace, the effective rule for it, and why rules

@@ -333,6 +333,84 @@ func TestAdmissionDecidesAsServing(t *testing.T) {
 	}
 }
 
+// Whatever the case of the name in an autoscaler and of the metric that it turns out to mean, what
+// admission refuses serving denies. Serving denies more only where a rule allows another case.
+func TestAdmissionOfCapitalLetters(t *testing.T) {
+	suite := take(t)
+	police(t, suite)
+	spellings := []string{"queue", "Queue", "QUEUE"}
+	expressions := append(slices.Clone(spellings), "q.*", "[A-Z]ueue")
+	team, everything := is("a", "1"), metav1.LabelSelector{}
+	type pair struct {
+		first, second v1alpha1.ExternalMetricsPolicyRule
+		prefix        string
+	}
+	var pairs []pair
+	for i, expression := range expressions {
+		for j, other := range expressions {
+			for k, rules := range [][2]v1alpha1.ExternalMetricsPolicyRule{
+				{deny(expression), allow(other, everything)}, {allow(expression, everything), deny(other)}, {allow(expression, team), deny(other)}, {allow(expression, team), allow(other, everything)},
+			} {
+				prefix := fmt.Sprintf("p%d_%d_%d_", i, j, k)
+				for n := range rules {
+					rules[n].Metric = "(?:" + prefix + ")(?:" + rules[n].Metric + ")"
+				}
+				pairs = append(pairs, pair{rules[0], rules[1], prefix})
+			}
+		}
+	}
+	var all []v1alpha1.ExternalMetricsPolicy
+	for chunk := range slices.Chunk(pairs, 50) { // a policy has at most 100 rules
+		spec := v1alpha1.ExternalMetricsPolicySpec{}
+		for _, p := range chunk {
+			spec.Rules = append(spec.Rules, p.first, p.second)
+		}
+		all = append(all, policyOf(fmt.Sprintf("case-%d", len(all)), spec))
+	}
+	policies(t, suite, all...)
+	set, err := policy.Compile(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refusals, denials int
+	for _, p := range pairs {
+		for _, written := range spellings {
+			for _, selector := range []metav1.LabelSelector{everything, team} {
+				query, err := metav1.LabelSelectorAsSelector(&selector)
+				if err != nil {
+					t.Fatal(err)
+				}
+				denied := 0
+				for _, name := range spellings {
+					if set.Check(policy.Query{Namespace: policedNamespace, Metric: p.prefix + name, Selector: query}) != nil {
+						denied++
+					}
+				}
+				err = suite.admin.Create(t.Context(), autoscaler(policedNamespace, external(p.prefix+written, &selector)), client.DryRunAll)
+				if err != nil && !apierrors.IsForbidden(err) {
+					t.Fatal(err)
+				}
+				if err != nil {
+					refusals++
+				}
+				if denied == len(spellings) {
+					denials++
+				}
+				switch certain := p.first.Deny || len(p.first.Selector.MatchLabels) > 0; {
+				case err != nil && denied < len(spellings):
+					t.Errorf("rules %q and %q, %q with %q: refused although serving allows it in some case: %v", p.first.Metric, p.second.Metric, written, query, err)
+				case err == nil && denied == len(spellings) && certain && query.Empty():
+					t.Errorf("rules %q and %q, %q with %q: admitted although serving denies it in any case", p.first.Metric, p.second.Metric, written, query)
+				}
+			}
+		}
+	}
+	t.Logf("%d pairs of rules, %d refused, %d denied in any case", len(pairs), refusals, denials)
+	if refusals == 0 {
+		t.Error("nothing was refused")
+	}
+}
+
 // hasEmptyValue reports whether a selector asks for a label whose value is empty, among others.
 func hasEmptyValue(selector metav1.LabelSelector) bool {
 	empty := func(e metav1.LabelSelectorRequirement) bool { return slices.Contains(e.Values, "") }

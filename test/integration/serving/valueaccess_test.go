@@ -106,6 +106,18 @@ func testValueAccess(t *testing.T) {
 	}
 }
 
+// testAllNamespaces: a request for all namespaces needs a permission in all.
+func testAllNamespaces(t *testing.T) {
+	outcome.Eventually(t, 10*time.Second, "an administrator reads it", func(context.Context) error {
+		return wantValues(t.Context(), allQueuesPath+"?labelSelector=queue%3Da", "queue=a 10")
+	})
+	for _, user := range []string{"polls", "watches", "others"} {
+		if err := getAs(t, asUser(user), allQueuesPath); !apierrors.IsForbidden(err) {
+			t.Errorf("%s, who has a role in one namespace: %v", user, err)
+		}
+	}
+}
+
 // testPolicies: a new policy ends the watches that it denies.
 func testPolicies(t *testing.T, backends client.Client) {
 	watching, err := stream(t, cluster.config, queuePath+"?watch=true")
@@ -134,6 +146,9 @@ func testPolicies(t *testing.T, backends client.Client) {
 	}
 	if err := getAs(t, cluster.config, queuePath); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `ExternalMetricsPolicy "only-a"`) {
 		t.Errorf("list: %v", err)
+	}
+	if err := getAs(t, cluster.config, allQueuesPath); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `ExternalMetricsPolicy "only-a"`) {
+		t.Errorf("list in all namespaces: %v", err)
 	}
 	outcome.Eventually(t, 10*time.Second, "a subset may be read", func(context.Context) error {
 		return wantValues(t.Context(), queuePath+"?labelSelector=queue%3Da", "queue=a 10")

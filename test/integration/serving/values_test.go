@@ -24,6 +24,7 @@ const (
 	valuesBackend = "values"
 	requestsPath  = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods/*/http_requests"
 	queuePath     = "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/queue_length"
+	allQueuesPath = "/apis/external.metrics.k8s.io/v1beta1/namespaces/*/queue_length"
 )
 
 // valuesSpec has rules in prometheus-adapter's language over one server.
@@ -109,6 +110,7 @@ func TestValues(t *testing.T) {
 
 	t.Run("watch", func(t *testing.T) { testValueWatches(t, prometheus) })
 	t.Run("access", testValueAccess)
+	t.Run("all namespaces", testAllNamespaces)
 	t.Run("a metric called status", testMetricCalledStatus)
 	t.Run("autoscalers", testAutoscalerNames)
 	t.Run("policies", func(t *testing.T) { testPolicies(t, backends) })
