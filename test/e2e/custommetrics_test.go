@@ -113,6 +113,7 @@ func customMetrics(t *testing.T) {
 		"watch":         watchMetrics,
 		"conformance":   valuesConformance,
 		"policy":        denyMetric,
+		"scale to zero": scaleToZero,
 		// Editing a rule makes all of them again, which the counted queries would show.
 		"edited rule, then shared queries": func(t *testing.T) {
 			t.Run("edited rule", editRule)

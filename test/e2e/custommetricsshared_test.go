@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -45,15 +46,23 @@ func setFleet(t *testing.T) {
 	for i := range fleetMetrics {
 		fmt.Fprintf(&lines, "fleet_load_%d %d\n", i, i)
 	}
-	pods, err := suite.core.CoreV1().Pods(fleet).List(t.Context(), metav1.ListOptions{LabelSelector: "app=truck"})
+	pods := setMetrics(t, fleet, "app=truck", lines.String())
+	for i := range pods {
+		kubectl(t, "-n", fleet, "label", "--overwrite", "pod/"+pods[i].Name, "load="+[]string{"heavy", "light"}[i%2])
+	}
+}
+
+// setMetrics gives the selected pods these metrics instead of those that they have, and returns the pods.
+func setMetrics(t *testing.T, namespace, selector, lines string) []corev1.Pod {
+	t.Helper()
+	pods, err := suite.core.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		kubectl(t, "-n", fleet, "label", "--overwrite", "pod/"+pod.Name, "load="+[]string{"heavy", "light"}[i%2])
 		outcome.Eventually(t, time.Minute, "set the metrics of "+pod.Name, func(ctx context.Context) error {
-			request, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://"+pod.Status.PodIP+":8080/metrics", strings.NewReader(lines.String()))
+			request, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://"+pod.Status.PodIP+":8080/metrics", strings.NewReader(lines))
 			if err != nil {
 				return err
 			}
@@ -68,6 +77,7 @@ func setFleet(t *testing.T) {
 			return nil
 		})
 	}
+	return pods.Items
 }
 
 // editRule: an edited rule is in force on each pod, and no pod restarts for it.
