@@ -87,10 +87,14 @@ func waitForMetric(t *testing.T, path string) {
 // readValue returns an error unless there are values at a path.
 func readValue(ctx context.Context, client rest.Interface, path string) error {
 	body, err := client.Get().RequestURI(path).DoRaw(ctx)
-	if err == nil && !strings.Contains(string(body), `"value"`) {
-		err = fmt.Errorf("no value in %s", body)
+	switch {
+	case err != nil:
+		// The error has only the status, the body the reason.
+		return fmt.Errorf("%w: %s", err, body)
+	case !strings.Contains(string(body), `"value"`):
+		return fmt.Errorf("no value in %s", body)
 	}
-	return err
+	return nil
 }
 
 // heldWatch is what a stream brought until it ended.
