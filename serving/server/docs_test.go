@@ -59,7 +59,10 @@ func TestMetricsDocumented(t *testing.T) {
 			for _, register := range test.used {
 				register(collect)
 			}
-			for _, name := range regexp.MustCompile(`metrics_(api|backend)_[a-z_]+`).FindAllString(page, -1) {
+			for _, name := range regexp.MustCompile(`:?metrics_(api|backend)_[a-z_]+`).FindAllString(page, -1) {
+				if name[0] == ':' {
+					continue // a record: test/monitoring looks for it
+				}
 				if !served[name] && !served[regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")] {
 					t.Errorf("%s is no metric", name)
 				}

@@ -4,6 +4,8 @@
 package monitoring
 
 import (
+	"maps"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"k8s.io/component-base/metrics"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/yaml"
 
 	// Their metrics are registered when they are imported.
 	_ "github.com/metricsbackend/metrics-backend-operator/controllers/declaredmetric"
@@ -20,22 +23,50 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/server"
 )
 
-// ofOthers are metrics that are not this product's. The end-to-end tests find them.
-var ofOthers = []string{
-	"ALERTS",                                                        // Prometheus
-	"aggregator_unavailable_apiservice",                             // kube-apiserver
-	"apiserver_request_duration_seconds",                            // k8s.io/apiserver
-	"apiserver_request_terminations_total",                          // kube-apiserver
-	"process_cpu_seconds_total",                                     // client_golang
-	"process_resident_memory_bytes",                                 // client_golang
-	"controller_runtime_reconcile_total",                            // controller-runtime
-	"controller_runtime_reconcile_time_seconds",                     // controller-runtime
-	"horizontal_pod_autoscaler_controller_metric_computation_total", // kube-controller-manager
+// ofOthers are metrics that are not this product's, by what exposes them. The end-to-end tests find those that their
+// Prometheus has: of kube-apiserver what our configuration keeps, of kube-controller-manager none.
+var ofOthers = map[string]string{
+	"ALERTS":                                                        "Prometheus",
+	"aggregator_unavailable_apiservice":                             "kube-apiserver",
+	"apiserver_request_duration_seconds":                            "k8s.io/apiserver",
+	"apiserver_request_terminations_total":                          "kube-apiserver",
+	"process_cpu_seconds_total":                                     "client_golang",
+	"process_resident_memory_bytes":                                 "client_golang",
+	"controller_runtime_reconcile_total":                            "controller-runtime",
+	"controller_runtime_reconcile_time_seconds":                     "controller-runtime",
+	"horizontal_pod_autoscaler_controller_metric_computation_total": "kube-controller-manager",
+}
+
+// TestScrapeKeepsMetricsOfRules: our configuration drops no metric of kube-apiserver that a rule uses.
+func TestScrapeKeepsMetricsOfRules(t *testing.T) {
+	var file struct {
+		Jobs []struct {
+			Name     string `json:"job_name"`
+			Relabels []struct {
+				Regex string `json:"regex"`
+			} `json:"metric_relabel_configs"`
+		} `json:"scrape_configs"`
+	}
+	if err := yaml.Unmarshal([]byte(mustRead(t, filepath.Join(root, Folder, "scrape/prometheus.yaml"))), &file); err != nil {
+		t.Fatal(err)
+	}
+	job := file.Jobs[len(file.Jobs)-1]
+	if job.Name != "kube-apiserver-aggregator" || len(job.Relabels) != 1 {
+		t.Fatalf("the last job is %+v", job)
+	}
+	keep := regexp.MustCompile("^(?:" + job.Relabels[0].Regex + ")$")
+	for _, r := range mustRules(t).All() {
+		for _, name := range metricsOf(t, r.Expr) {
+			if ofOthers[name] == "kube-apiserver" && !keep.MatchString(name) {
+				t.Errorf("%s%s uses %s, which is not kept", r.Alert, r.Record, name)
+			}
+		}
+	}
 }
 
 // TestMetricsExist: each metric that rules and dashboard use is exposed by the operator or serving, or recorded.
 func TestMetricsExist(t *testing.T) {
-	known := append(exposed(), ofOthers...)
+	known := slices.AppendSeq(exposed(), maps.Keys(ofOthers))
 	rules := mustRules(t)
 	for _, r := range rules.All() {
 		if r.Record != "" {
@@ -63,6 +94,24 @@ func TestMetricsExist(t *testing.T) {
 		for _, target := range p.Targets {
 			check(p.Title, WithValues(target.Expr, nil, "5m"))
 		}
+	}
+}
+
+// TestRecordsOfDocs: a record that a page names is in rules.yaml.
+func TestRecordsOfDocs(t *testing.T) {
+	var records []string
+	for _, r := range mustRules(t).All() {
+		records = append(records, r.Record)
+	}
+	page := mustRead(t, filepath.Join(root, "docs/watch-metrics.md"))
+	named := regexp.MustCompile(`\bnamespace_job[a-z_]*:[a-z0-9_:]+`).FindAllString(page, -1)
+	for _, name := range named {
+		if !slices.Contains(records, name) {
+			t.Errorf("there is no record %s", name)
+		}
+	}
+	if len(named) != 2 {
+		t.Errorf("it names %q", named)
 	}
 }
 
