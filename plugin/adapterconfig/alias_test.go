@@ -75,10 +75,17 @@ func TestImportRefusesAliases(t *testing.T) {
 		bomb += "x" + i + ": &x" + i + " [" + strings.Repeat(before+",", 10) + "]\n"
 	}
 	long := "x: &x " + strings.Repeat("a", 1<<20) + "\ny: [" + strings.Repeat("*x,", 17) + "]\n"
+	// Each document, and each text in a ConfigMap, is within the limit.
+	part := "x: &x " + strings.Repeat("a", 1<<20) + "\ny: [" + strings.Repeat("*x,", 9) + "]\n"
+	configMap := func(name string) string {
+		return "kind: ConfigMap\nmetadata: {name: " + name + "}\ndata:\n  a: |\n    " + strings.ReplaceAll(part, "\n", "\n    ") + "rules: []\n"
+	}
 	for name, test := range map[string]struct{ in, want string }{
+		"documents":          {"kind: X\n" + part + "---\nkind: X\n" + part, "aliases make the file longer than 16 MiB"},
+		"ConfigMaps":         {configMap("a") + "---\n" + configMap("b"), "aliases make the file longer than 16 MiB"},
 		"a bomb":             {bomb + "rules: {custom: []}", "aliases make the file longer than 16 MiB"},
 		"a long text":        {long + "rules: {custom: []}", "aliases make the file longer than 16 MiB"},
-		"itself":             {"rules: {custom: &a [*a]}", "line 1: aliases make the file longer than 16 MiB, or its anchor contains itself"},
+		"itself":             {"rules: {custom: &a [*a]}", "line 1: aliases make the file longer than 16 MiB, or an anchor contains itself"},
 		"itself, by a merge": {"rules: {custom: []}\nx: &a\n  <<: *a", "contains itself"},
 		"no mapping":         {"x: &a [b]\nrules:\n  <<: *a\n  custom: []", "map merge requires map"},
 		"no anchor":          {"rules: *a", "unknown anchor 'a' referenced"},

@@ -156,7 +156,9 @@ func preamble(f *input, o options, leftOut []string) string {
 	if !o.nanAsZero && len(f.config.Rules) > 0 {
 		remarks = append(remarks, "NaN: prometheus-adapter answers 0, upon which autoscalers scale down; here it is no value; --nan-as-zero makes it as it was")
 	}
-	remarks = append(remarks, differInCase(f.config.ExternalRules)...)
+	if len(f.config.ExternalRules) > 0 {
+		remarks = append(append(remarks, "one NaN or infinite series of an external metric: prometheus-adapter answers a number far below zero for it, upon which autoscalers scale down; here the metric has no value; invalidValues: Omit of the rule serves the other series"), differInCase(f.config.ExternalRules)...)
+	}
 	if len(f.config.Rules) > 0 {
 		remarks = append(remarks, "several series of one object: prometheus-adapter answers any of them; here the object has no value, and status.rules warns of it while clients ask for it, unless the field duplicates of the rule is Sum, Average, Minimum or Maximum")
 	}

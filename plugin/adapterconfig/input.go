@@ -32,7 +32,8 @@ var sections = []string{"rules", "externalRules", "resourceRules"}
 // list or among other manifests), or the values of its Helm chart. The source comes from the
 // arguments of Deployments in the same file.
 func find(text []byte, name string) (*input, error) {
-	documents, err := split(text)
+	left := maxFile
+	documents, err := split(text, &left)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
@@ -46,7 +47,7 @@ func find(text []byte, name string) (*input, error) {
 		switch kind := stringAt(document, "kind"); {
 		case kind == "ConfigMap":
 			var wrong []error
-			f, wrong, err = inConfigMap(document)
+			f, wrong, err = inConfigMap(document, &left)
 			broken = append(broken, wrong...)
 		case kind == "Deployment":
 			deployments = append(deployments, document)
@@ -91,8 +92,8 @@ func find(text []byte, name string) (*input, error) {
 	return f, nil
 }
 
-// split returns all documents, with the items of lists, and without aliases.
-func split(text []byte) ([]*yaml.Node, error) {
+// split returns all documents, with the items of lists, and without aliases, for which resolve takes from left.
+func split(text []byte, left *int) ([]*yaml.Node, error) {
 	var documents []*yaml.Node
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	for {
@@ -114,7 +115,7 @@ func split(text []byte) ([]*yaml.Node, error) {
 			}
 			return nil, fmt.Errorf("line %d: want a mapping", root.Line)
 		}
-		if root, err = resolve(root, false, new(maxFile)); err != nil {
+		if root, err = resolve(root, false, left); err != nil {
 			return nil, err
 		}
 		items := at(root, "items")
@@ -134,7 +135,7 @@ func resolve(node *yaml.Node, aliased bool, left *int) (*yaml.Node, error) {
 	}
 	if aliased {
 		if *left -= 160 + len(node.Value); *left < 0 { // a node is 160 bytes
-			return nil, fmt.Errorf("line %d: aliases make the file longer than %d MiB, or its anchor contains itself", node.Line, maxFile>>20)
+			return nil, fmt.Errorf("line %d: aliases make the file longer than %d MiB, or an anchor contains itself", node.Line, maxFile>>20)
 		}
 	}
 	out := *node
@@ -168,7 +169,7 @@ func checkSections(document *yaml.Node) error {
 
 // inConfigMap returns nil if the ConfigMap has no configuration. Errors of files that only
 // look like one are in wrong: namespaces have other files with rules, too.
-func inConfigMap(document *yaml.Node) (f *input, wrong []error, err error) {
+func inConfigMap(document *yaml.Node, left *int) (f *input, wrong []error, err error) {
 	data := at(document, "data")
 	if data == nil {
 		return nil, nil, nil
@@ -179,13 +180,14 @@ func inConfigMap(document *yaml.Node) (f *input, wrong []error, err error) {
 		key, value := data.Content[i].Value, data.Content[i+1].Value
 		var inner yaml.Node
 		if yaml.Unmarshal([]byte(value), &inner) != nil || inner.Kind != yaml.DocumentNode ||
-			inner.Content[0].Kind != yaml.MappingNode || checkSections(inner.Content[0]) != nil {
-			continue // another file; a broken configuration is none
-		}
-		if at(inner.Content[0], "apiVersion") != nil || at(inner.Content[0], "kind") != nil {
-			continue // some API's object, such as an audit policy
+			inner.Content[0].Kind != yaml.MappingNode || checkSections(inner.Content[0]) != nil ||
+			at(inner.Content[0], "apiVersion") != nil || at(inner.Content[0], "kind") != nil {
+			continue // another file, such as an audit policy; a broken configuration is none
 		}
 		one := input{where: fmt.Sprintf("(ConfigMap %s, key %s)", of, key), configMap: of}
+		if _, err := resolve(inner.Content[0], false, left); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", one.where, err)
+		}
 		if err := decodeStrict([]byte(value), &one.config); err != nil {
 			wrong = append(wrong, fmt.Errorf("%s: %w", one.where, err))
 			continue

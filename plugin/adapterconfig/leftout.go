@@ -66,14 +66,17 @@ func differInCase(rules []rule) (remarks []string) {
 // onlyName returns the name of the metrics of a rule if it is certain that all its series have the
 // same, else "".
 func (r *rule) onlyName() string {
-	name, _, _ := strings.Cut(r.SeriesQuery, "{")
-	if r.Name != (naming{}) {
-		name = r.Name.As
+	matchers, _ := parser.NewParser(parser.Options{}).ParseMetricSelector(r.SeriesQuery)
+	name := r.Name.As
+	for _, m := range matchers {
+		if r.Name == (naming{}) && m.Name == model.MetricNameLabel && m.Type == promlabels.MatchEqual {
+			name = m.Value
+		}
 	}
 	if strings.Contains(name, "$") {
 		return ""
 	}
-	return strings.TrimSpace(name)
+	return name
 }
 
 // checkSelector returns why a server has no series for a selector, whatever exists.
