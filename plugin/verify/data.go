@@ -156,7 +156,7 @@ func versionsAgree(ctx context.Context, snap *snapshot) []Result {
 		}
 	}
 	if len(registered) < 2 {
-		return []Result{skip(group, "only one version to ask: %s", listed(registered))}
+		return []Result{skip(group, "fewer than two versions to compare: %s", listed(registered))}
 	}
 	var results []Result
 	for _, other := range registered[1:] {

@@ -261,6 +261,12 @@ func TestLines(t *testing.T) {
 			options: func(o *options) { o.expect = []string{"v1", "v1beta1"} },
 			code:    output.NotMet,
 		},
+		"being deleted, the only one": {
+			change: func(_ *testing.T, w *plugincluster.World) {
+				w.Backends[0].DeletionTimestamp = ptr.To(metav1.NewTime(w.Now))
+			},
+			code: output.NotMet,
+		},
 		"authority ends soon": {
 			change: func(t *testing.T, w *plugincluster.World) {
 				w.APIServices[0].Spec.CABundle = plugincluster.Authority(t, w.Now.Add(5*24*time.Hour))
@@ -356,7 +362,7 @@ func TestLines(t *testing.T) {
 		"names that differ in case alone": {
 			change: func(_ *testing.T, w *plugincluster.World) {
 				w.ServeOthers()
-				for version, names := range map[string][]string{"custom.metrics.k8s.io/v1beta1": {"pods/Hits", "pods/hits"}, "external.metrics.k8s.io/v1beta1": {"Lag", "QueueDepth", "queuedepth"}} {
+				for version, names := range map[string][]string{"custom.metrics.k8s.io/v1beta1": {"pods/Hits", "pods/hits"}, "external.metrics.k8s.io/v1beta1": {"LAG", "Lag", "QueueDepth", "Other", "queuedepth"}} {
 					w.Others[version] = names
 				}
 			},

@@ -39,11 +39,7 @@ func otherAPIs(ctx context.Context, snap *snapshot) []Result {
 		if wanted = sorted(wanted); len(wanted) == 0 {
 			continue
 		}
-		discovery, err := aggregation.Aggregated(ctx, snap.cluster, group)
-		if err != nil {
-			// discovery-aggregated reports the error.
-			discovery = nil
-		}
+		discovery, _ := aggregation.Aggregated(ctx, snap.cluster, group) // discovery-aggregated reports the error
 		for _, version := range wanted {
 			results = append(results, snap.checkOtherAPI(ctx, group, version, byVersion[version], discovery))
 		}
@@ -79,12 +75,16 @@ func (snap *snapshot) checkOtherAPI(ctx context.Context, group, version string, 
 	}
 	names = slices.DeleteFunc(names, func(name string) bool { return name == v1alpha1.NoMetrics || name == "namespaces/"+v1alpha1.NoMetrics })
 	message := fmt.Sprintf("Available%s; metrics in discovery: %d", owner(r), len(names))
+	var pairs []string
 	for i, name := range names {
-		other := slices.IndexFunc(names[:i], func(other string) bool { return strings.EqualFold(other, name) })
-		if group == external_metrics.GroupName && other >= 0 {
-			return warn(subject, fmt.Sprintf("%s; %s and %s differ in case alone", message, names[other], name),
-				"autoscalers ask for external metrics in lower case: where one namespace has both, give one another name (docs/external-metrics-api.md#capital-letters)")
+		other := slices.IndexFunc(names[:i], func(other string) bool { return group == external_metrics.GroupName && strings.EqualFold(other, name) })
+		if other >= 0 {
+			pairs = append(pairs, names[other]+" and "+name)
 		}
 	}
-	return pass(subject, "%s", message)
+	if len(pairs) == 0 {
+		return pass(subject, "%s", message)
+	}
+	return warn(subject, fmt.Sprintf("%s; they differ in case alone: %s", message, firstNames(pairs)),
+		"autoscalers ask for external metrics in lower case: where one namespace has both, give one another name (docs/external-metrics-api.md#capital-letters)")
 }

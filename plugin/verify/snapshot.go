@@ -63,7 +63,7 @@ func (snap *snapshot) prepare(ctx context.Context) error {
 
 // expectations returns the versions that should be served, and their origin: --expect, else the
 // specs of MetricsBackends, else what others have registered; without any MetricsBackend also
-// v1beta1, since the HPA controller of Kubernetes 1.37 uses no other.
+// v1beta1, since the HPA controller of Kubernetes 1.37 uses no other. One that is being deleted is as none.
 func (snap *snapshot) expectations() ([]string, string) {
 	if len(snap.expect) > 0 {
 		return sorted(snap.expect), "--expect"
@@ -73,12 +73,12 @@ func (snap *snapshot) expectations() ([]string, string) {
 		return sorted(versions), "spec of MetricsBackend " + strings.Join(backends, ", ")
 	}
 	for _, r := range snap.registrations {
-		if r.Backend == "" || len(snap.backends) == 0 {
+		if owner := snap.backend(r.Backend); owner == nil || owner.DeletionTimestamp != nil {
 			versions = append(versions, r.Version)
 		}
 	}
-	if len(snap.backends) > 0 {
-		return sorted(versions), "what others have registered, since no MetricsBackend has spec.resourceMetrics; --expect says otherwise"
+	if slices.ContainsFunc(snap.backends, func(b v1alpha1.MetricsBackend) bool { return b.DeletionTimestamp == nil }) {
+		return sorted(versions), "what others have registered, since no MetricsBackend is to serve metrics.k8s.io; --expect says otherwise"
 	}
 	return sorted(append(versions, string(v1alpha1.ResourceMetricsV1beta1))),
 		"what is registered, and v1beta1, which the HPA controller asks; --expect says otherwise"
