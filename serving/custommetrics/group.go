@@ -66,7 +66,7 @@ func InstallAPI(server *genericapiserver.GenericAPIServer, o Options) (*valueapi
 		Scheme:    Scheme,
 		ListKind:  kindList,
 		ValueKind: "MetricValue",
-		NewList:   emptyList,
+		NewList:   func() runtime.Object { return &custom_metrics.MetricValueList{} },
 		Columns:   columns,
 		Row:       row,
 		Routes:    r.routes(),
@@ -74,8 +74,6 @@ func InstallAPI(server *genericapiserver.GenericAPIServer, o Options) (*valueapi
 		NoMetrics: resource(&query.ObjectMetric{Resource: namespaces, Name: v1alpha1.NoMetrics}),
 	}, o.Options)
 }
-
-func emptyList() runtime.Object { return &custom_metrics.MetricValueList{} }
 
 const kindList = "MetricValueList"
 

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 
-	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 )
 
@@ -107,9 +106,6 @@ func (r *reader) routes() []valueapi.Route {
 		t, err := parse(info, query)
 		if err != nil {
 			return nil, err
-		}
-		if t.resource == namespaces && t.metric == v1alpha1.NoMetrics {
-			return valueapi.NoValues(emptyList), nil
 		}
 		return &targetRequest{reader: r, target: *t}, nil
 	}

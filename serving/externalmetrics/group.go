@@ -41,7 +41,7 @@ func InstallAPI(server *genericapiserver.GenericAPIServer, o Options) (*valueapi
 	r := &reader{metrics: o.Metrics, querier: o.Querier, policies: o.Policies}
 	return valueapi.Install(server, valueapi.API{
 		Versions: GroupVersions(), Scheme: Scheme, ListKind: kindList, ValueKind: "ExternalMetricValue",
-		NewList:   emptyList,
+		NewList:   func() runtime.Object { return &external_metrics.ExternalMetricValueList{} },
 		Columns:   columns,
 		Row:       row,
 		Routes:    r.routes(),
@@ -62,8 +62,6 @@ func (r *reader) routes() []valueapi.Route {
 		Parse:      r.parse,
 	}}
 }
-
-func emptyList() runtime.Object { return &external_metrics.ExternalMetricValueList{} }
 
 const kindList = "ExternalMetricValueList"
 

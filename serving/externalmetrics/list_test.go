@@ -255,6 +255,9 @@ func TestDiscoveryWithoutMetrics(t *testing.T) {
 			t.Errorf("%s: %d %s", namespace, code, body)
 		}
 	}
+	if code, body := w.get(path(v1alpha1.NoMetrics, "?explain=true")); code != http.StatusNotFound {
+		t.Errorf("its explanation: %d %s", code, body)
+	}
 	// Discovery offers watches, and so there are.
 	if code, body := w.get(path(v1alpha1.NoMetrics, "?watch=true&timeoutSeconds=1")); code != http.StatusOK || body != "" {
 		t.Errorf("a watch: %d %s", code, body)

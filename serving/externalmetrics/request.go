@@ -49,9 +49,6 @@ func (r *reader) parse(info *request.RequestInfo, _ url.Values) (valueapi.Reques
 	if info.Namespace == "" || info.Resource == "" {
 		return nil, apierrors.NewBadRequest("the path of an external metric is namespaces/NAMESPACE/METRIC, where METRIC has " + escapedSlash + " for each slash")
 	}
-	if info.Resource == v1alpha1.NoMetrics {
-		return valueapi.NoValues(emptyList), nil
-	}
 	return &metricRequest{reader: r, namespace: info.Namespace, metric: r.metrics.ExternalName(info.Namespace, unescape(info.Resource))}, nil
 }
 

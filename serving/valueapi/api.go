@@ -50,7 +50,7 @@ type API struct {
 	// Resources returns the resources for discovery, at most limit, and their total number. Only
 	// Name, Namespaced and Kind are set. It is called every few seconds, one call at a time.
 	Resources func(limit int) (first []metav1.APIResource, total int)
-	// NoMetrics is in discovery while there are no metrics (v1alpha1.NoMetrics), and read as NoValues.
+	// NoMetrics is in discovery while there are no metrics (v1alpha1.NoMetrics). Requests for it get an empty list.
 	NoMetrics metav1.APIResource
 }
 
@@ -95,16 +95,16 @@ type Request interface {
 	Subscribe(ctx context.Context, options *metainternalversion.ListOptions) (*Subscription, error)
 }
 
-// NoValues is a request without values, which returns an empty list.
-type NoValues func() runtime.Object
+// noValues is a request without values, which returns an empty list.
+type noValues func() runtime.Object
 
 // List implements Request.
-func (r NoValues) List(context.Context, *metainternalversion.ListOptions) (runtime.Object, error) {
+func (r noValues) List(context.Context, *metainternalversion.ListOptions) (runtime.Object, error) {
 	return r(), nil
 }
 
 // Subscribe implements Request.
-func (NoValues) Subscribe(context.Context, *metainternalversion.ListOptions) (*Subscription, error) {
+func (noValues) Subscribe(context.Context, *metainternalversion.ListOptions) (*Subscription, error) {
 	none := func() (query.MetricQuery, error) { return query.MetricQuery{}, nil }
 	return &Subscription{Subscription: valuecache.Subscription{ID: v1alpha1.NoMetrics, Read: none}, Release: func() {}}, nil
 }

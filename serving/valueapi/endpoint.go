@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"path"
 	"strconv"
 	"time"
 
@@ -80,6 +81,9 @@ func (e *endpoint) answer(w http.ResponseWriter, req *http.Request) error {
 	}
 	if explainer, can := r.(Explainer); explain && can && !e.route.WatchOnly && info.Verb != verbWatch {
 		return e.explain(w, req, explainer)
+	}
+	if path.Base(info.Path) == path.Base(e.group.api.NoMetrics.Name) {
+		r = noValues(e.group.api.NewList)
 	}
 	if e.route.WatchOnly || info.Verb == verbWatch {
 		if query.Has("sendInitialEvents") {

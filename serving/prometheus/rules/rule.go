@@ -214,7 +214,7 @@ func checkMetricName(name string, external bool) error {
 	case strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c == 0x7f || c == utf8.RuneError }):
 		return fmt.Errorf("%s has white space or a control character", quoteName(name))
 	case strings.EqualFold(name, v1alpha1.NoMetrics):
-		return fmt.Errorf("%q is what discovery lists while there are no metrics", name)
+		return fmt.Errorf("%q is reserved for discovery while there are no metrics: choose another name", name)
 	case name == "." || name == "..":
 		return fmt.Errorf("%q cannot be a part of a path", name)
 	case strings.ContainsAny(name, "%?") || !external && strings.Contains(name, "/"):
