@@ -37,7 +37,7 @@ var rows = []row{
 			queries: []query{of(`min(metrics_backend_certificate_expiration_timestamp_seconds{BACKEND}) - time()`, "")}},
 		{title: "Requests for metrics", unit: perSecond, stacked: true, help: "Watches count when they begin.",
 			queries: []query{of(`sum by (group, verb) (rate(metrics_api_requests_total{SERVING}[RATE]))`, "{{group}} {{verb}}")}},
-		{title: "Share of requests that fail (5xx)", unit: share,
+		{title: "Share of requests that fail (5xx)", unit: share, help: "Without watches.",
 			queries: []query{of(`max by (group) (namespace_job_group:metrics_api_request_errors:ratio_rate5m{SERVING})`, "{{group}}")}},
 		{title: "APIServices that kube-apiserver cannot reach", unit: number, noData: "kube-apiserver is not scraped.",
 			queries: []query{of(`max by (name) (aggregator_unavailable_apiservice{name=~"v[^.]+\\.((custom|external)\\.)?metrics\\.k8s\\.io"})`, "{{name}}")}},
