@@ -63,7 +63,7 @@ func TestPathsOfAutoscalers(t *testing.T) {
 		"an object by series":       {[]string{"latency", "--for=ingresses.networking.k8s.io/main", "--metric-selector", "q=0.9"}, object(ingresses.GroupKind(), "main", "latency", "q=0.9")},
 		"an object of no namespace": {[]string{"depth", "--for=queues.broker.example.com/orders"}, object(queues.GroupKind(), "orders", "depth", "")},
 		"a node":                    {[]string{"load", "--for=nodes/node-a"}, object(schema.GroupKind{Kind: "Node"}, "node-a", "load", "")},
-		"a namespace": {[]string{"depth", "--for=namespaces/other"}, func(c clients) {
+		"a namespace": {[]string{"depth", "--for=namespaces/shop"}, func(c clients) {
 			_, _ = c.custom.RootScopedMetrics().GetForObject(schema.GroupKind{Kind: "Namespace"}, "shop", "depth", labels.Everything())
 		}},
 		"an external metric":            {[]string{"queue_depth", "--external", "-l", "queue=mail"}, external("queue_depth", "queue=mail")},

@@ -118,12 +118,16 @@ func (o *options) complete(flags genericclioptions.RESTClientGetter) error {
 	if err := o.format.Validate(); err != nil {
 		return err
 	}
-	if o.namespace != "" {
-		return nil
+	if o.namespace == "" {
+		var err error
+		if o.namespace, err = connection.Namespace(flags); err != nil {
+			return err
+		}
 	}
-	var err error
-	o.namespace, err = connection.Namespace(flags)
-	return err
+	if resource == "namespaces" && named && name != o.namespace {
+		return fmt.Errorf("--for %q: an autoscaler reads only metrics of its own namespace, which is %s here: add -n %s", o.of, o.namespace, name)
+	}
+	return nil
 }
 
 // Explained is the explanation of a metric.

@@ -197,6 +197,14 @@ func TestExplainMetric(t *testing.T) {
 			code:    output.NotMet,
 			asked:   []string{ext + "/namespaces/default/depth?explain=true"},
 		},
+		"external-no-series": {
+			args: []string{"depth", "--external"},
+			answers: map[string]any{ext + "/namespaces/default/depth": explanation(func(e *v1alpha1.MetricExplanation) {
+				e.ObjectLabel, e.Omitted = "", []v1alpha1.ExplainedOmission{{Reason: "NoSeries", Message: "the source answers no series to the query"}}
+			})},
+			code:  output.NotMet,
+			asked: []string{ext + "/namespaces/default/depth?explain=true"},
+		},
 		"external-with-a-slash": {
 			args:    []string{"mail/queue", "--external", "-l", "queue=a"},
 			answers: map[string]any{ext + `/namespaces/default/mail\|queue`: explanation(external)},
@@ -349,6 +357,7 @@ func TestExplainMetricCannot(t *testing.T) {
 		"no object's name":      {args: []string{"hits", "--for=pods/"}, want: "--for \"pods/\": must be RESOURCE or RESOURCE/NAME"},
 		"a path":                {args: []string{"hits", "--for=shop/pods/web"}, want: "--for \"shop/pods/web\": must be"},
 		"no resource":           {args: []string{"hits", "--for=/web"}, want: "--for \"/web\": must be"},
+		"another namespace":     {args: []string{"hits", "--for=namespaces/other", "-n", "shop"}, want: "which is shop here: add -n other"},
 		"both kinds":            {args: []string{"hits", "--external", "--for=pods"}, want: "describes no object"},
 		"one object of several": {args: []string{"hits", "--for=pods/web", "-l", "app=x"}, want: "leave out the name, or --selector"},
 		"a wrong selector":      {args: []string{"hits", "--external", "--metric-selector=a=b"}, want: "leave out --metric-selector"},

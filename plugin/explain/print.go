@@ -67,7 +67,7 @@ func (e *Explained) values(root *output.Node, now time.Time) {
 	case e.ValueCount == 0 && e.Failure != nil:
 		heading = output.Cell{Text: "none; clients get the error", Tone: output.Bad}
 	case e.ValueCount == 0 && len(e.Omitted) > 0 && e.Object == "" && e.ObjectLabel == "":
-		heading = output.Cell{Text: "none, as a series has none; clients get that as an error, unless invalidValues is Omit", Tone: output.Bad}
+		heading = output.Cell{Text: "none; clients get the reason as an error", Tone: output.Bad}
 	case e.ValueCount == 0:
 		heading = output.Cell{Text: "none", Tone: output.Bad}
 	case e.Fallback:
@@ -88,11 +88,14 @@ func (e *Explained) values(root *output.Node, now time.Time) {
 }
 
 func omitted(o v1alpha1.ExplainedOmission) string {
-	what := o.Object
-	if what == "" {
-		what = series(o.Labels)
+	what := o.Object + ": "
+	switch {
+	case o.Labels != nil && o.Object == "":
+		what = series(o.Labels) + ": "
+	case o.Object == "":
+		what = "" // of all
 	}
-	return what + ": " + o.Reason + ": " + o.Message
+	return what + o.Reason + ": " + o.Message
 }
 
 func addMore(node *output.Node, shown, all int) {

@@ -129,8 +129,8 @@ func TestRefusals(t *testing.T) {
 	}{
 		"no such metric":               {path: "/namespaces/shop/pods/*/misses", code: 404, reason: metav1.StatusReasonNotFound, says: "misses"},
 		"no such metric of an object":  {path: "/namespaces/shop/pods/web-1/misses", code: 404, reason: metav1.StatusReasonNotFound},
-		"no value of an object":        {path: "/namespaces/shop/pods/other/hits", code: 404, reason: metav1.StatusReasonNotFound, says: `metric "hits" of pods "other" in namespace "shop" has no value: the source answers 5 series, but none of this object`},
-		"no series":                    {path: "/namespaces/shop/pods/web-1/nothing", code: 404, reason: metav1.StatusReasonNotFound, says: `has no value: the source answers no series to its query`},
+		"no value of an object":        {path: "/namespaces/shop/pods/other/hits", code: 404, reason: metav1.StatusReasonNotFound, says: `metric "hits" of pods "other" in namespace "shop" has no value: the source answers 5 series, but none of an object that was asked for`},
+		"no series":                    {path: "/namespaces/shop/pods/web-1/nothing", code: 404, reason: metav1.StatusReasonNotFound, says: `has no value: the source answers no series to the query`},
 		"no series of all pods":        {path: "/namespaces/shop/pods/*/nothing", code: 200, says: ""},
 		"no series with the label":     {path: "/namespaces/shop/pods/web-1/unlabeled", code: 404, reason: metav1.StatusReasonNotFound, says: `has no value: the source answers 1 series, but none with the label "object", which names the object: group by it in the query (by (<<.GroupBy>>))`},
 		"the same of all pods":         {path: "/namespaces/shop/pods/*/unlabeled", code: 404, reason: metav1.StatusReasonNotFound, says: `metric "unlabeled" of pods "*" in namespace "shop" has no value: the source answers 1 series, but none with the label "object"`},

@@ -58,7 +58,7 @@ func (r *targetRequest) List(ctx context.Context, options *metainternalversion.L
 	}
 	list := &custom_metrics.MetricValueList{ListMeta: metav1.ListMeta{ResourceVersion: values.ResourceVersion()}}
 	list.Items = resolved.objects(values)
-	if len(list.Items) == 0 && (!r.all() || resolved.metricQuery.NoObject(result) != "") {
+	if len(list.Items) == 0 && (!r.all() || result != nil && resolved.metricQuery.NoSeries(result).Reason == query.OmitReasonNoObject) {
 		return nil, r.noValue(&resolved.metricQuery, result, values)
 	}
 	valueapi.Warn(ctx, values, resolved.omitted)
@@ -168,14 +168,9 @@ func (r *targetRequest) noValue(mq *query.MetricQuery, result *query.Result, val
 	if values.SourceError != nil {
 		return fmt.Errorf("metric %q of %s %q (%s) has no last value: %w", r.metric, r.resource, r.name, mq.Origin, values.SourceError)
 	}
-	why := mq.NoObject(result)
-	switch o := values.Omission(r.name); {
-	case o != nil:
+	why := mq.NoSeries(result).Message
+	if o := values.Omission(r.name); o != nil {
 		why = o.Error()
-	case len(result.Samples) == 0:
-		why = "the source answers no series to its query"
-	case why == "":
-		why = fmt.Sprintf("the source answers %d series, but none of this object", len(result.Samples))
 	}
 	where := ""
 	if r.namespace != "" {

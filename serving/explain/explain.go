@@ -63,8 +63,9 @@ func Explain(ctx context.Context, querier query.Querier, r Request) *v1alpha1.Me
 	}
 	e.Fallback = values.SourceError != nil
 	r.addValues(e, values)
-	if why := mq.NoObject(result); why != "" && len(r.Objects) > 0 {
-		e.Omitted = append(e.Omitted, v1alpha1.ExplainedOmission{Reason: string(query.OmitReasonNoObject), Message: why})
+	if e.ValueCount == 0 && len(e.Omitted) == 0 && result != nil && (r.Objects == nil || len(r.Objects) > 0) {
+		why := mq.NoSeries(result)
+		e.Omitted = append(e.Omitted, v1alpha1.ExplainedOmission{Reason: string(why.Reason), Message: why.Message})
 	}
 	return e
 }

@@ -131,7 +131,9 @@ func TestExplain(t *testing.T) {
 		"nothing": {
 			request: Request{MetricQuery: external},
 			querier: querier{answer: &query.Result{Time: at}},
-			want:    func(e *v1alpha1.MetricExplanation) { e.Evaluated = micro },
+			want: func(e *v1alpha1.MetricExplanation) {
+				e.Evaluated, e.Omitted = micro, []v1alpha1.ExplainedOmission{{Reason: "NoSeries"}}
+			},
 		},
 		"a source that is down": {
 			request: Request{MetricQuery: pods, Objects: []string{"a"}},

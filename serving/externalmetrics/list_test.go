@@ -62,7 +62,6 @@ func TestSelectors(t *testing.T) {
 		"in":                   {"region+in+(us,asia)", []string{us}},
 		"not in":               {"region+notin+(us,asia)", []string{a, eu}},
 		"there":                {"queue", []string{a, eu, us}},
-		"not there":            {"!queue", []string{}},
 		"not there, not known": {"!team", []string{a, eu, us}},
 		"every label fixed":    {"queue%3Db,region%3Dus", []string{us}},
 	}
@@ -151,7 +150,9 @@ func TestRefusals(t *testing.T) {
 		"of a watch":                     {path: path("lag_seconds", "?watch=true"), code: http.StatusNotFound, says: "Infinite: the value is infinite; correct"},
 		"others are selected":            {path: path("lag_seconds", "?labelSelector=partition!%3D1"), code: http.StatusOK, says: `"value":"3"`},
 		"the rest is served":             {path: path("rest_of_lag_seconds", ""), code: http.StatusOK, says: `"value":"4"},{`},
-		"no series":                      {path: path("empty", ""), code: http.StatusOK, says: `"items":[]`},
+		"no series":                      {path: path("empty", ""), code: http.StatusNotFound, says: `external metric \"empty\" (spec.externalMetrics.rules[0]): there is no value: the source answers no series to the query`},
+		"no series is selected":          {path: path("queue_length", "?labelSelector=!queue"), code: http.StatusNotFound, says: `there is no value: the source answers 3 series, but none that the selector \"!queue\" selects`},
+		"no series has the label":        {path: path("queue_length", "?labelSelector=name%3Da"), code: http.StatusNotFound, says: `there is no value: the source answers 3 series, but none with the label \"name\"`},
 		"POST":                           {method: http.MethodPost, path: path("queue_length", ""), code: http.StatusMethodNotAllowed},
 		"DELETE":                         {method: http.MethodDelete, path: path("status", ""), code: http.StatusMethodNotAllowed},
 	}

@@ -63,6 +63,9 @@ func (r *metricRequest) List(ctx context.Context, options *metainternalversion.L
 	}
 	result, err := r.reader.querier.Query(ctx, mq.Query)
 	values, err := mq.Values(result, err)
+	if err == nil && len(values.Items) == 0 {
+		err = mq.NoValues(result, values)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("external metric %q (%s): %w", r.metric, mq.Origin, err)
 	}

@@ -76,7 +76,7 @@ type ExternalMetrics interface {
 	ExternalMetrics(limit int) (first []string, total int)
 	// ExternalName returns the name of the metric that a request means, as client-go puts names into
 	// lower case: that of the request if there is such a metric, else the only one in the namespace
-	// that differs in case alone, else that of the request.
+	// that differs in case alone, be it that a rule makes it and it has no series, else that of the request.
 	ExternalName(namespace, requested string) string
 	// ExternalQuery returns the query of a metric, with the errors of ObjectQuery.
 	ExternalQuery(r ExternalRequest) (MetricQuery, error)

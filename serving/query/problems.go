@@ -156,15 +156,6 @@ func (m *MetricQuery) lacksObjectLabel(result *Result) bool {
 	return m.Object == "" && m.ObjectLabel != "" && len(result.Samples) > 0 && len(result.withLabel(m.ObjectLabel)) == 0
 }
 
-// NoObject returns why no object has a value if a result has series, but none that names an object;
-// otherwise it is empty.
-func (m *MetricQuery) NoObject(result *Result) string {
-	if result == nil || !m.lacksObjectLabel(result) {
-		return ""
-	}
-	return fmt.Sprintf("the source answers %d series, but none with the label %q, which names the object: group by it in the query (by (<<.GroupBy>>))", len(result.Samples), m.ObjectLabel)
-}
-
 // seriesLabels identifies the series; empty if Object does.
 func (o *Omission) seriesLabels() string {
 	if o.Object != "" {

@@ -13,10 +13,8 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
@@ -133,28 +131,6 @@ func (m *MetricQuery) Values(result *Result, err error, objects ...string) (*Val
 	v := m.read(result, objects)
 	m.Problems.observe(m, result, nil, v, objects)
 	return v, m.reject(v)
-}
-
-const maxLabels = 500 // bytes of a series' labels in a message
-
-// reject removes the values of an external metric if one of its series has none, and returns that as
-// an error: autoscalers add the values, and would scale down by a sum of the rest.
-func (m *MetricQuery) reject(v *Values) error {
-	rest := len(v.Items)
-	if m.Object != "" || m.ObjectLabel != "" || v.Omissions == 0 || m.OmitInvalid && rest > 0 {
-		return nil
-	}
-	v.Items = nil
-	first, more := &v.Omitted[0], "; correct the query"
-	if rest > 0 {
-		more += fmt.Sprintf(", or set invalidValues to Omit in %s, which serves the other series", m.Origin)
-	}
-	if v.Omissions > 1 {
-		more = fmt.Sprintf(" (and %d series more without a value)%s", v.Omissions-1, more)
-	}
-	status := apierrors.NewNotFound(schema.GroupResource{}, "")
-	status.ErrStatus.Message = fmt.Sprintf("there is no value, since the series %s has none", text.Printable(labelKey(first.Labels), maxLabels))
-	return fmt.Errorf("%w: %w%s", status, first, more)
 }
 
 func (m *MetricQuery) read(result *Result, objects []string) *Values {

@@ -170,7 +170,7 @@ func TestExternalMetricsAreWhole(t *testing.T) {
 		"only others are whole": {MetricQuery{Select: labels.SelectorFromSet(labels.Set{"partition": "1"})}, lag(4, math.Inf(1), 3), []string{"no : Infinite"}, infinite + "; correct the query"},
 		"only others are not":   {MetricQuery{Select: labels.SelectorFromSet(labels.Set{"partition": "0"})}, lag(4, math.Inf(1), 3), []string{`{partition="0"}=4`}, ""},
 		"made the same": {MetricQuery{Labels: map[string]string{"partition": "all"}}, lag(2, 3), []string{"no : Duplicate"},
-			`there is no value, since the series {partition="all"} has none: Duplicate: the result has 2 series with these labels: aggregate in the query, or set how to combine them in rules[0] (duplicates); correct the query`},
+			`there is no value, since the series {partition="all"} has none: Duplicate: the result has 2 series with these labels: aggregate in the query, or set how to combine them in rules[0] (duplicates)`},
 		"made the same, and one is not summed": {MetricQuery{Labels: map[string]string{"partition": "all"}, Duplicates: DuplicatesSum}, lag(2, math.Inf(1)), []string{"no : Infinite"},
 			`there is no value, since the series {partition="all"} has none: Infinite: of its series {partition="1"} the value is infinite; correct the query`},
 		"long labels": {external, []Sample{sampleOf(math.NaN(), "a\x1b", long)}, []string{"no : NaN"},

@@ -155,7 +155,8 @@ func (p *policy) check(q Query) *Denial {
 	for i := range p.rules {
 		r := &p.rules[i]
 		matches := v1alpha1.MatchesWhole(r.metric, q.Metric)
-		if !matches && !v1alpha1.MatchesWhole(r.anyCase, q.Metric) {
+		// The letter İ has a lower case that (?i) does not count as one.
+		if !matches && !v1alpha1.MatchesWhole(r.anyCase, q.Metric) && !v1alpha1.MatchesWhole(r.anyCase, strings.ToLower(q.Metric)) {
 			continue
 		}
 		if reason := r.check(q); reason != "" {

@@ -60,6 +60,7 @@ func TestCheck(t *testing.T) {
 		},
 		"a restriction in another case":           {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(allow("queue", mine), allow(".*", nil)))}, query: Query{Metric: "Queue"}, denied: "p", says: `a subset of "team=a"`},
 		"a restriction in another case, selected": {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(allow("queue", mine), allow(".*", nil)))}, query: Query{Metric: "Queue"}, selector: "team=a"},
+		"a letter that (?i) leaves out":           {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(deny("id")))}, query: Query{Metric: "\u0130d"}, denied: "p"},
 		"the case is meant":                       {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(deny("(?-i)Queue")))}, query: Query{Metric: "queue"}},
 		"letters that are excluded":               {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(allow("[^Q].*", nil), deny(".*")))}, query: Query{Metric: "queue"}},
 		"no subset":                               {policies: []v1alpha1.ExternalMetricsPolicy{policyOf("p", rules(allow(".*", mine)))}, query: Query{Metric: "m"}, selector: "queue=x", denied: "p", says: `a subset of "team=a"`},

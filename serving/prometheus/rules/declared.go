@@ -118,7 +118,9 @@ func (c *Catalog) Declared() []Declared {
 			all[i].Remark = fmt.Sprintf("%s makes the metric %q too, and does not count in this namespace", overridden.rule.path, d.metric.Name)
 		}
 		if d.Kind == kindExternalMetric {
-			all[i].Remark = cmp.Or(c.ambiguous(d.Namespace, d.metric.Name), all[i].Remark)
+			if both := c.ambiguous(d.Namespace, d.metric.Name); both != "" {
+				all[i].Remark = strings.TrimPrefix(all[i].Remark+"; "+both, "; ")
+			}
 		}
 	}
 	return all

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
@@ -53,7 +54,7 @@ const (
 	ReasonTooManySeries = "TooManySeries"
 	// ReasonNoSeries means that no series matches seriesQuery and the filters now.
 	ReasonNoSeries = "NoSeries"
-	// ReasonNoNamespaceLabel means that no series has the namespace's label, by which the query selects.
+	// ReasonNoNamespaceLabel means that series lack the namespace's label, by which the query selects.
 	ReasonNoNamespaceLabel = "NoNamespaceLabel"
 	// ReasonClusterScoped means that autoscalers cannot ask for the objects, which have no namespace.
 	ReasonClusterScoped = "ClusterScoped"
@@ -157,9 +158,9 @@ func (c *Catalog) updateHealth() {
 
 func notKnown(r *activeRule, f *discovered) error {
 	if f != nil && f.err != nil {
-		return fmt.Errorf("%s: the series are not known: %w", r.path, f.err)
+		return fmt.Errorf("%s may make it, and its series are not known: %w", r.path, f.err)
 	}
-	return fmt.Errorf("%s: the series are not known yet", r.path)
+	return fmt.Errorf("%s may make it, and its series are not known yet", r.path)
 }
 
 // activeProblems returns the problems of a rule that was compiled.
@@ -198,6 +199,7 @@ func (c *Catalog) activeProblems(r *activeRule, f *discovered) []*problem {
 func (r *activeRule) unreadable() *problem {
 	// Of several series the first by name are shown, so that the message stays.
 	var unlabeled, clusterScoped *binding
+	readable := false
 	for _, bindings := range r.bindings {
 		for _, b := range bindings {
 			first := &clusterScoped
@@ -207,7 +209,8 @@ func (r *activeRule) unreadable() *problem {
 					continue
 				}
 			case has:
-				return nil // for most rules the first series decides
+				readable = true
+				continue
 			default:
 				first = &unlabeled
 			}
@@ -222,9 +225,9 @@ func (r *activeRule) unreadable() *problem {
 		if r.external {
 			remedy = "set resources.namespaced: false, name"
 		}
-		return warnf(ReasonNoNamespaceLabel, "no series has the label %q, %s for one, and metricsQuery selects by it, so that it finds nothing: %s the label of the namespace in resources.overrides, or add it to the series",
+		return warnf(ReasonNoNamespaceLabel, "series lack the label %q, %s for one, and metricsQuery selects by it, so that it finds none of them: %s the label of the namespace in resources.overrides, or add it to these series",
 			b.namespaceLabel, quoteName(b.family.name), remedy)
-	case b == nil && clusterScoped != nil:
+	case b == nil && !readable && clusterScoped != nil:
 		return warnf(ReasonClusterScoped, "autoscalers cannot read the metric %s of %s: these are in no namespace, and an autoscaler asks for objects of its own; make it in spec.externalMetrics.rules with resources.namespaced: false",
 			quoteName(clusterScoped.metric.Name), clusterScoped.metric.Resource)
 	}
@@ -251,7 +254,7 @@ func collisionProblem(of []collision) *problem {
 	if len(of) > 1 {
 		shown += fmt.Sprintf(" (and %d more)", len(of)-1)
 	}
-	return warnf(ReasonCollision, "%s: select other series, or give another name", shown)
+	return warnf(ReasonCollision, "%s: select other series, or give one of them another name", shown)
 }
 
 func describeCollision(b, winner *binding) string {
@@ -260,7 +263,11 @@ func describeCollision(b, winner *binding) string {
 		metric = b.metric.Resource.String() + "/" + metric
 	}
 	if b.metric.Name != winner.metric.Name {
-		return fmt.Sprintf("the metric %s differs in case alone from %s of %s, and autoscalers ask in lower case", metric, winner.metric.Name, winner.rule.path)
+		read := strings.ToLower(metric)
+		if read != metric && read != winner.metric.Name {
+			read = "neither"
+		}
+		return fmt.Sprintf("the metric %s differs in case alone from %s of %s, and autoscalers, which ask in lower case, read %s", metric, winner.metric.Name, winner.rule.path, read)
 	}
 	if winner.rule == b.rule {
 		return fmt.Sprintf("the metric %s is made of %s and of %s, of which the latter counts", metric, b.family.name, winner.family.name)

@@ -12,6 +12,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/internal/lru"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
 // InvalidRules returns a problem of each invalid rule, in the order of the spec.
@@ -69,41 +70,54 @@ func (k metricKey) folded() metricKey {
 	return k
 }
 
-// missing returns the NotFound for a metric that has no series now, or that nothing makes.
-func (c *Catalog) missing(namespace string, key metricKey) error {
-	why := fmt.Sprintf("no rule and no CustomMetric makes the metric %q of %s", key.name, key.resource)
-	declared := kindCustomMetric
-	if key.external() {
-		why, declared = fmt.Sprintf("no rule makes the metric %q, and no ExternalMetric does in namespace %q", key.name, namespace), kindExternalMetric
+// missing returns the error for a metric that has no series now, or that nothing makes: a NotFound,
+// unless a rule may make it whose series are not known.
+func (c *Catalog) missing(namespace string, key metricKey, unknown error) error {
+	c.mu.RLock()
+	_, why := c.withoutSeries(key)
+	c.mu.RUnlock()
+	everywhere := namespace == query.AllNamespaces
+	switch {
+	case why != "":
+		why += ": check what exports them"
+		if key.external() && !everywhere {
+			why += `; if 0 is right without series, declare the metric in an ExternalMetric whose query ends in "or vector(0)"`
+		}
+	case unknown != nil:
+		return unavailable("no rule is known to make the metric %q, but %v", key.name, unknown)
+	case !key.external():
+		why = fmt.Sprintf("no rule and no CustomMetric makes the metric %q of %s", key.name, key.resource)
+	case everywhere:
+		return badRequest("no rule makes the metric %q, and what an ExternalMetric declares is asked under its namespace instead of *%s", key.name, c.whyMissing(namespace, key))
+	default:
+		why = fmt.Sprintf("no rule makes the metric %q, and no ExternalMetric does in namespace %q", key.name, namespace)
 	}
-	if rule := c.withoutSeries(key); rule != "" {
-		why = fmt.Sprintf("%s: check what exports them; if 0 is right without series, declare the metric in a %s whose query ends in \"or vector(0)\"", rule, declared)
-	}
-	return notFound("%s%s", why, c.whyMissing(declared, namespace, key))
+	return notFound("%s%s", why, c.whyMissing(namespace, key))
 }
 
-// withoutSeries says which rule makes a metric that has no series, and since when; empty if it is
-// not known that a rule does.
-func (c *Catalog) withoutSeries(key metricKey) string {
+// withoutSeries returns the metric that a rule makes of series that there are not, whatever the case
+// of an external one, and says which rule that is, and since when; empty if that is not known. c.mu is held.
+func (c *Catalog) withoutSeries(key metricKey) (name, why string) {
 	ended, had := c.ended.Get(key.folded())
 	makes := func(r *activeRule, series string) bool {
-		name, ok := r.naming.name(series)
-		return ok && r.matches(series) && metricKey{key.resource, name}.folded() == key.folded()
+		made, ok := r.naming.name(series)
+		if !ok || !r.matches(series) || (metricKey{key.resource, made}).folded() != key.folded() {
+			return false
+		}
+		name = made
+		return true
 	}
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	never := ""
 	for _, r := range c.healthRules {
 		switch {
 		case r.failed() || r.external != key.external():
 		case had && r.path == ended.path && makes(r, ended.series):
-			return fmt.Sprintf("the metric %q had series until about %s, and has none now: %s makes it of the series %s",
+			return name, fmt.Sprintf("the metric %q had series until about %s, and has none now: %s makes it of the series %s",
 				key.name, ended.time.UTC().Format(time.RFC3339), r.path, quoteName(ended.series))
 		case r.series != "" && makes(r, r.series) && slices.ContainsFunc(c.health.Rules, func(h v1alpha1.RuleHealth) bool { return h.Path == r.path && h.Reason == ReasonNoSeries }):
-			never = fmt.Sprintf("%s makes the metric %q, but its seriesQuery matches no series", r.path, key.name)
+			why = fmt.Sprintf("%s makes the metric %q, but its seriesQuery matches no series", r.path, key.name)
 		}
 	}
-	return never
+	return name, why
 }
 
 // maxExplained limits the rules without metrics that an error names.
@@ -113,8 +127,12 @@ const maxExplained = 5
 // differ in case alone, or a declared metric of the namespace, and rules without metrics. It begins
 // with a semicolon unless it is empty. Rules are the cluster's: their messages, with queries and
 // addresses, are not for every client.
-func (c *Catalog) whyMissing(kind, namespace string, key metricKey) string {
+func (c *Catalog) whyMissing(namespace string, key metricKey) string {
 	var b strings.Builder
+	kind := kindCustomMetric
+	if key.external() {
+		kind = kindExternalMetric
+	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if both := c.ambiguous(namespace, key.name); key.external() && both != "" {

@@ -118,7 +118,7 @@ func (m *metrics) collisions() map[*activeRule][]collision {
 		}
 		for i, name := range names {
 			b, other := m.effective(metricKey{name: name}), m.effective(metricKey{name: names[(i+1)%len(names)]})
-			if b != other {
+			if b != other && (i == 0 || len(names) > 2 || b.rule != other.rule) {
 				found[b.rule] = append(found[b.rule], collision{b, other})
 			}
 		}

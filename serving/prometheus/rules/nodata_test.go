@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -42,8 +43,8 @@ var (
 func TestMetricsWithoutSeries(t *testing.T) {
 	const (
 		since  = ` had series until about 2026-03-04T05:06:07Z, and has none now: `
-		remedy = `: check what exports them; if 0 is right without series, declare the metric in a `
-		zero   = ` whose query ends in "or vector(0)"`
+		check  = `: check what exports them`
+		remedy = check + `; if 0 is right without series, declare the metric in an ExternalMetric whose query ends in "or vector(0)"`
 	)
 	for name, test := range map[string]struct {
 		external bool
@@ -54,17 +55,17 @@ func TestMetricsWithoutSeries(t *testing.T) {
 		want   string
 	}{
 		"an external metric that ended": {true, []string{`{seriesQuery: lag}`}, []series.Series{seriesOf("lag", "namespace")}, "lag",
-			`the metric "lag"` + since + `spec.externalMetrics.rules[0] makes it of the series lag` + remedy + `ExternalMetric` + zero},
+			`the metric "lag"` + since + `spec.externalMetrics.rules[0] makes it of the series lag` + remedy},
 		"as an autoscaler asks for it": {true, []string{`{seriesQuery: other}`, `{seriesQuery: '{__name__=~".+"}', seriesFilters: [{is: Lag}], name: {as: "Q$0"}}`}, []series.Series{seriesOf("Lag", "namespace")}, "qlag",
-			`the metric "qlag"` + since + `spec.externalMetrics.rules[1] makes it of the series Lag` + remedy + `ExternalMetric` + zero},
+			`the metric "qlag"` + since + `spec.externalMetrics.rules[1] makes it of the series Lag` + remedy},
 		"a metric of pods that ended": {false, []string{`{seriesQuery: lag, resources: {template: <<.Resource>>}}`}, []series.Series{seriesOf("lag", "namespace", "pod")}, "lag",
-			`the metric "lag"` + since + `spec.customMetrics.rules[0] makes it of the series lag` + remedy + `CustomMetric` + zero},
+			`the metric "lag"` + since + `spec.customMetrics.rules[0] makes it of the series lag` + check},
 		"a metric of something else ended": {false, []string{`{seriesQuery: '{__name__=~"l.+"}', resources: {template: <<.Resource>>}}`}, []series.Series{seriesOf("lag", "namespace", "service")}, "lag",
 			`no rule and no CustomMetric makes the metric "lag" of pods`},
 		"a series that never was": {true, []string{`{seriesQuery: other}`, `{seriesQuery: 'lag{queue!=""}', name: {matches: "^(.*)$", as: "${1}_Sum"}}`}, nil, "lag_sum",
-			`spec.externalMetrics.rules[1] makes the metric "lag_sum", but its seriesQuery matches no series` + remedy + `ExternalMetric` + zero},
+			`spec.externalMetrics.rules[1] makes the metric "lag_sum", but its seriesQuery matches no series` + remedy},
 		"a metric of pods that never was": {false, []string{`{seriesQuery: lag, resources: {template: <<.Resource>>}}`}, nil, "lag",
-			`spec.customMetrics.rules[0] makes the metric "lag", but its seriesQuery matches no series` + remedy + `CustomMetric` + zero},
+			`spec.customMetrics.rules[0] makes the metric "lag", but its seriesQuery matches no series` + check},
 		"series of any name that never were": {true, []string{`{seriesQuery: '{__name__=~"l.*"}'}`}, nil, "lag",
 			`no rule makes the metric "lag", and no ExternalMetric does in namespace "shop"`},
 		"a series that the filters leave out": {true, []string{`{seriesQuery: lag, seriesFilters: [{is: other}]}`}, nil, "lag",
@@ -86,6 +87,57 @@ func TestMetricsWithoutSeries(t *testing.T) {
 			}
 			requireLike(t, err, test.want)
 		})
+	}
+}
+
+// TestWithoutSeriesWhileASourceFails: what a rule is known to make is not hidden by another rule whose
+// series are not known; any other metric may be that one's.
+func TestWithoutSeriesWhileASourceFails(t *testing.T) {
+	for _, external := range []bool{true, false} {
+		const resources = `resources: {template: <<.Resource>>}`
+		c := NewCatalog(&cluster{index: index()})
+		c.Apply(parseBackend(t, external, `{seriesQuery: lag, `+resources+`}`, `{seriesQuery: never, `+resources+`}`, `{seriesQuery: '{__name__=~".+",x=""}', `+resources+`}`))
+		path := partPath[external] + ".rules"
+		lag, never := Selection{"prometheus", "lag"}, Selection{"prometheus", "never"}
+		c.SetFound(lag, series.Found{Time: ended, Series: []series.Series{seriesOf("lag", "namespace", "pod")}})
+		c.SetFound(lag, series.Found{Time: later, Ended: ended})
+		c.SetFound(never, series.Found{Time: later})
+		c.SetSeriesFailure(Selection{"prometheus", `{__name__=~".+",x=""}`}, errors.New("connection refused"))
+		for metric, want := range map[string]string{
+			"lag":   `the metric "lag" had series until about`,
+			"never": path + `[1] makes the metric "never", but its seriesQuery matches no series`,
+			"other": `no rule is known to make the metric "other", but ` + path + `[2] may make it, and its series are not known: connection refused`,
+		} {
+			_, err := c.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: metric})
+			if !external {
+				_, _, err = c.ObjectQuery(pods("shop", metric, "a"))
+			}
+			if err == nil || !strings.HasPrefix(err.Error(), want) || apierrors.IsServiceUnavailable(err) != (metric == "other") {
+				t.Errorf("%s: %v", metric, err)
+			}
+		}
+	}
+}
+
+// TestNamesWithoutSeries: policies decide about the name of a metric also while it has no series, and
+// before they are known.
+func TestNamesWithoutSeries(t *testing.T) {
+	c := NewCatalog(&cluster{index: index()})
+	c.Apply(parseBackend(t, true, `{seriesQuery: '{__name__=~"L.+"}'}`, `{seriesQuery: Never}`))
+	lag := c.Selections()[1]
+	if lag.Selector == "Never" {
+		lag = c.Selections()[0]
+	}
+	c.SetFound(lag, series.Found{Time: ended, Series: []series.Series{seriesOf("Lag", "namespace")}})
+	c.SetFound(lag, series.Found{Time: later, Ended: ended})
+	for asked, want := range map[string]string{"lag": "Lag", "never": "Never", "other": "other"} {
+		if got := c.ExternalName("shop", asked); got != want {
+			t.Errorf("%s means %s, want %s", asked, got, want)
+		}
+	}
+	_, err := c.ExternalQuery(query.ExternalRequest{Namespace: query.AllNamespaces, Metric: "Lag"})
+	if err == nil || !strings.HasSuffix(err.Error(), "makes it of the series Lag: check what exports them") {
+		t.Errorf("in all namespaces, where no ExternalMetric is read: %v", err)
 	}
 }
 
@@ -155,12 +207,14 @@ func TestUnreadableMetrics(t *testing.T) {
 		want     string
 	}{
 		"an external rule": {true, `{seriesQuery: lag}`, []series.Series{without},
-			`NoNamespaceLabel: no series has the label "namespace", lag for one, and metricsQuery selects by it, so that it finds nothing: set resources.namespaced: false, name the label of the namespace in resources.overrides, or add it to the series`},
-		"another label of the rule": {true, `{seriesQuery: lag, resources: {overrides: {ns: {resource: namespace}}}}`, []series.Series{with}, `NoNamespaceLabel: no series has the label "ns", lag for one, …`},
+			`NoNamespaceLabel: series lack the label "namespace", lag for one, and metricsQuery selects by it, so that it finds none of them: set resources.namespaced: false, name the label of the namespace in resources.overrides, or add it to these series`},
+		"another label of the rule": {true, `{seriesQuery: lag, resources: {overrides: {ns: {resource: namespace}}}}`, []series.Series{with}, `NoNamespaceLabel: series lack the label "ns", lag for one, …`},
 		"a name in the query":       {true, `{seriesQuery: lag, metricsQuery: 'sum(lag{<<.LabelMatchers>>}) or vector(0)'}`, []series.Series{without}, `NoNamespaceLabel: …`},
 		"a rule of pods": {false, `{seriesQuery: '{__name__=~".+"}', ` + podOnly + `}`, []series.Series{seriesOf("z", "pod"), without},
-			`NoNamespaceLabel: no series has the label "namespace", lag for one, and metricsQuery selects by it, so that it finds nothing: name the label of the namespace in resources.overrides, or add it to the series`},
-		"some series have it":         {false, `{seriesQuery: '{__name__=~".+"}', ` + podOnly + `}`, []series.Series{seriesOf("z", "pod", "namespace"), without}, ""},
+			`NoNamespaceLabel: series lack the label "namespace", lag for one, and metricsQuery selects by it, so that it finds none of them: name the label of the namespace in resources.overrides, or add it to these series`},
+		"some series have it": {false, `{seriesQuery: '{__name__=~".+"}', ` + podOnly + `}`, []series.Series{seriesOf("z", "pod", "namespace"), without}, `NoNamespaceLabel: series lack the label "namespace", lag for one, …`},
+		"some external series have it": {true, `{seriesQuery: '{__name__=~"lag_.+"}'}`, []series.Series{seriesOf("lag_a", "namespace"), seriesOf("lag_b", "queue")},
+			`NoNamespaceLabel: series lack the label "namespace", lag_b for one, …`},
 		"not namespaced":              {true, `{seriesQuery: lag, resources: {namespaced: false}}`, []series.Series{without}, ""},
 		"the namespace is not used":   {true, `{seriesQuery: lag, metricsQuery: 'sum(lag{name=~"<<index .LabelValuesByName "name">>"})'}`, []series.Series{without}, "IgnoresSelectors: …"},
 		"of other series":             {true, `{seriesQuery: up, metricsQuery: 'sum(up_total{<<.LabelMatchers>>}) or vector(0)'}`, []series.Series{seriesOf("up", "job")}, ""},
@@ -218,11 +272,11 @@ func TestErrorsForAutoscalers(t *testing.T) {
 		err  error
 		want string
 	}{
-		"an object of no namespace": {object("queues.cheese.io", "depth", ""), "queues.cheese.io are in no namespace, and an autoscaler asks for an object of its own one (type: Object): use an external metric (type: External), of an ExternalMetric or of a rule with resources.namespaced: false, " +
-			"or a CustomMetric that describes an object of the namespace; other clients ask at queues.cheese.io/NAME/depth"},
-		"no selector":            {external("lag", ""), `the metric "lag" needs a selector: set metric.selector.matchLabels in the autoscaler: `},
-		"without a label":        {external("times", ""), `the metric "times" needs a selector: set metric.selector.matchLabels in the autoscaler: `},
-		"another selector":       {external("times", "window=long"), `the metric "times" cannot be asked with this selector: select by other labels (an autoscaler's metric.selector): `},
+		"an object of no namespace": {object("queues.cheese.io", "depth", ""), "queues.cheese.io are in no namespace, and an autoscaler asks only for objects of its own namespace (type: Object): " +
+			"use an external metric in its place (type: External); other clients ask at queues.cheese.io/NAME/depth"},
+		"no selector":            {external("lag", ""), `the metric "lag" needs a selector, without which metricsQuery in spec.externalMetrics.rules[0] makes no PromQL (`},
+		"without a label":        {external("times", ""), `the metric "times" needs a selector, without which metricsQuery in spec.externalMetrics.rules[1] makes no PromQL (`},
+		"another selector":       {external("times", "window=long"), `the metric "times" cannot be asked with this selector, of which metricsQuery in spec.externalMetrics.rules[1] makes no PromQL (`},
 		"a negation":             {object("pods", "hits", "env!=prod"), `the metric "hits" cannot be selected by env!="prod": `},
 		"a contradiction":        {object("pods", "hits", "env=a,env=b"), `the selector (an autoscaler's metric.selector) contradicts itself`},
 		"a character of regexps": {object("pods", "hits", "env in (a)"), ""},

@@ -43,10 +43,8 @@ func (c *Catalog) ObjectQuery(r query.ObjectRequest) (query.MetricQuery, query.O
 	case b != nil:
 		mq, err := c.bindingQuery(b, namespace, r.Names, r.Series)
 		return mq, b.metric, err
-	case unknown != nil:
-		return query.MetricQuery{}, query.ObjectMetric{}, unavailable("metric %q of %s: %v", r.Metric, resource.GroupResource(), unknown)
 	}
-	return query.MetricQuery{}, query.ObjectMetric{}, c.missing(declaringNamespace(r, key), key)
+	return query.MetricQuery{}, query.ObjectMetric{}, c.missing(declaringNamespace(r, key), key, unknown)
 }
 
 // ExternalQuery implements query.ExternalMetrics.
@@ -64,12 +62,8 @@ func (c *Catalog) ExternalQuery(r query.ExternalRequest) (query.MetricQuery, err
 		return query.MetricQuery{}, badRequest("%s reads the metric %q from the namespace of the request: ask for it under one instead of *", b.rule.path, r.Metric)
 	case b != nil:
 		return externalQuery(b, r.Namespace, r.Series)
-	case unknown != nil:
-		return query.MetricQuery{}, unavailable("metric %q: %v", r.Metric, unknown)
-	case everywhere && c.withoutSeries(key) == "":
-		return query.MetricQuery{}, badRequest("no rule makes the metric %q, and what an ExternalMetric declares is asked under its namespace instead of *%s", r.Metric, c.whyMissing(kindExternalMetric, r.Namespace, key))
 	}
-	return query.MetricQuery{}, c.missing(r.Namespace, key)
+	return query.MetricQuery{}, c.missing(r.Namespace, key, unknown)
 }
 
 // find returns what declares a metric in a namespace, the effective rule for it, and why rules
@@ -154,9 +148,9 @@ func (b *binding) newQuery(q *templateInput, requester string) (query.MetricQuer
 	case apierrors.IsBadRequest(err):
 		return query.MetricQuery{}, err
 	case len(q.selected) > 0:
-		return query.MetricQuery{}, badRequest("the metric %q cannot be asked with this selector: select by other labels (an autoscaler's metric.selector): %s: metricsQuery does not make PromQL with it: %v", b.metric.Name, b.rule.path, err)
+		return query.MetricQuery{}, badRequest("the metric %q cannot be asked with this selector, of which metricsQuery in %s makes no PromQL (%v): select by other labels in the autoscaler's metric.selector", b.metric.Name, b.rule.path, err)
 	case len(q.matchers) == 0 || b.rule.needsLabels:
-		return query.MetricQuery{}, badRequest("the metric %q needs a selector: set metric.selector.matchLabels in the autoscaler: %s: metricsQuery does not make PromQL without one: %v", b.metric.Name, b.rule.path, err)
+		return query.MetricQuery{}, badRequest("the metric %q needs a selector, without which metricsQuery in %s makes no PromQL (%v): set metric.selector.matchLabels in the autoscaler", b.metric.Name, b.rule.path, err)
 	default:
 		return query.MetricQuery{}, unavailable("%s: metricsQuery does not make PromQL for the series %q: %v", b.rule.path, b.family.name, err)
 	}
@@ -186,8 +180,8 @@ func checkRequest(r query.ObjectRequest, resource restmapping.Resource) error {
 		return badRequest("%s are in namespaces: ask at namespaces/NAMESPACE/%s/NAME/%s", resource.GroupResource(), r.Resource, r.Metric)
 	case !resource.Namespaced && r.Namespace != "" && resource.GroupResource() != namespaces:
 		// Below a namespace, a Role would let its subjects read objects of the cluster.
-		return badRequest("%s are in no namespace, and an autoscaler asks for an object of its own one (type: Object): use an external metric (type: External), of an ExternalMetric or of a rule with resources.namespaced: false, "+
-			"or a CustomMetric that describes an object of the namespace; other clients ask at %s/NAME/%s", resource.GroupResource(), r.Resource, r.Metric)
+		return badRequest("%s are in no namespace, and an autoscaler asks only for objects of its own namespace (type: Object): "+
+			"use an external metric in its place (type: External); other clients ask at %s/NAME/%s", resource.GroupResource(), r.Resource, r.Metric)
 	case r.Names != nil && len(r.Names) == 0:
 		return badRequest("the request names no object")
 	}

@@ -39,7 +39,11 @@ func (s spellings) remove(namespace, name string) {
 func (c *Catalog) ExternalName(namespace, requested string) string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if all := c.spelled(namespace, requested); len(all) == 1 {
+	switch all := c.spelled(namespace, requested); len(all) {
+	case 0:
+		made, _ := c.withoutSeries(metricKey{name: requested})
+		return cmp.Or(made, requested)
+	case 1:
 		return all[0]
 	}
 	return requested

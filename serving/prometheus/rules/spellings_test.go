@@ -137,15 +137,17 @@ func TestNamesOfCustomMetrics(t *testing.T) {
 
 // TestNamesThatDifferInCase: both are reported.
 func TestNamesThatDifferInCase(t *testing.T) {
-	c := namesOf(t, []string{"Depth", "lag", "depth", "Age"}, []string{"Lag", "LAG", "orders", "AGE", "Age"})
+	c := namesOf(t, []string{"Depth", "lag", "depth", "Age", "Rate", "RATE"}, []string{"Lag", "LAG", "orders", "AGE", "Age"})
 	var got []string
 	for _, r := range c.Health().Rules {
 		got = append(got, fmt.Sprintf("%s %s %s: %s", r.Path, r.State, r.Reason, r.Message))
 	}
 	slices.Sort(got)
 	if diff := cmp.Diff([]string{
-		"spec.externalMetrics.rules[0] Warning Collision: the metric Depth differs in case alone from depth of spec.externalMetrics.rules[2], and autoscalers ask in lower case: select other series, or give another name",
-		"spec.externalMetrics.rules[2] Warning Collision: the metric depth differs in case alone from Depth of spec.externalMetrics.rules[0], and autoscalers ask in lower case: select other series, or give another name",
+		"spec.externalMetrics.rules[0] Warning Collision: the metric Depth differs in case alone from depth of spec.externalMetrics.rules[2], and autoscalers, which ask in lower case, read depth: select other series, or give one of them another name",
+		"spec.externalMetrics.rules[2] Warning Collision: the metric depth differs in case alone from Depth of spec.externalMetrics.rules[0], and autoscalers, which ask in lower case, read depth: select other series, or give one of them another name",
+		"spec.externalMetrics.rules[4] Warning Collision: the metric Rate differs in case alone from RATE of spec.externalMetrics.rules[5], and autoscalers, which ask in lower case, read neither: select other series, or give one of them another name",
+		"spec.externalMetrics.rules[5] Warning Collision: the metric RATE differs in case alone from Rate of spec.externalMetrics.rules[4], and autoscalers, which ask in lower case, read neither: select other series, or give one of them another name",
 	}, got); diff != "" {
 		t.Errorf("of rules (-want +got):\n%s", diff)
 	}
@@ -159,8 +161,17 @@ func TestNamesThatDifferInCase(t *testing.T) {
 	differ := func(a, b string) string {
 		return fmt.Sprintf("the external metrics %q and %q differ in case alone, and autoscalers ask in lower case: give one of them another name", a, b)
 	}
-	if diff := cmp.Diff([]string{differ("Lag", "LAG"), differ("LAG", "Lag"), "", differ("AGE", "Age"), differ("Age", "AGE")}, got); diff != "" {
+	if diff := cmp.Diff([]string{differ("Lag", "LAG"), differ("LAG", "Lag"), "", differ("AGE", "Age"), `spec.externalMetrics.rules[3] makes the metric "Age" too, and does not count in this namespace; ` + differ("Age", "AGE")}, got); diff != "" {
 		t.Errorf("of declared metrics (-want +got):\n%s", diff)
+	}
+}
+
+// TestNamesThatDifferInCaseOfOneRule: the pair is one remark, not one from each side.
+func TestNamesThatDifferInCaseOfOneRule(t *testing.T) {
+	c := newCatalog(t, backend(nil, []v1alpha1.MetricRule{{SeriesQuery: `{__name__=~"(?i)lag"}`}}), seriesOf("lag", "namespace"), seriesOf("LAG", "namespace"))
+	rules := c.Health().Rules
+	if want := "the metric LAG differs in case alone from lag of spec.externalMetrics.rules[0], and autoscalers, which ask in lower case, read lag: select"; len(rules) != 1 || !strings.HasPrefix(rules[0].Message, want) {
+		t.Errorf("remarks %+v", rules)
 	}
 }
 
