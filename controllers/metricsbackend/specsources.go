@@ -171,9 +171,9 @@ func (s *reconcileState) sourceRemedy(source *v1alpha1.SourceSpec, reason string
 	case "Rejected":
 		return "It refuses the query vector(1): check " + path + ".url and .queryParameters, and the limits of the server"
 	case "RateLimited":
-		return "Raise the server's limit of this client, or ask less: longer intervals, or fewer metrics"
+		return "The limit is that of the client or tenant that " + path + ".authentication and .headers name"
 	case "BadStatus":
-		return "See the server's log, and check that " + path + ".url points to one with the HTTP API of Prometheus, without /api/v1 at its end"
+		return "See the server's log, and check that " + path + ".url points to a server with the HTTP API of Prometheus, without /api/v1 at its end"
 	case "Malformed":
 		return "Check that " + path + ".url points to a server with the HTTP API of Prometheus, without /api/v1 at its end"
 	case "InvalidSpec":

@@ -63,16 +63,16 @@ func (r *rule) queryProblem(s *query.Problem) *problem {
 }
 
 func failureProblem(f *query.Failure, in string) *problem {
-	what, remedy := "rejects", "correct metricsQuery"
+	what, remedy := "rejects", " (correct metricsQuery)"
 	switch f.Reason {
 	case query.ReasonTooLarge:
-		what, remedy = "has too large an answer to", "aggregate in metricsQuery"
+		what, remedy = "has too large an answer to", " (aggregate in metricsQuery)"
 	case query.ReasonTimeout:
-		what, remedy = "is too slow with", "make metricsQuery cheaper"
+		what, remedy = "is too slow with", " (make metricsQuery cheaper)"
 	case query.ReasonBadStatus, query.ReasonMalformed:
-		what, remedy = "fails", "see the server's log"
+		what, remedy = "does not answer", " (see the server's log)"
 	case query.ReasonRateLimited:
-		what, remedy = "limits", "give the rule a longer interval"
+		what, remedy = "refuses for now", "" // the message has it
 	}
-	return warnf(string(f.Reason), "the source %q %s a query of the rule%s (%s): %s", f.Source, what, in, remedy, f.Message)
+	return warnf(string(f.Reason), "the source %q %s a query of the rule%s%s: %s", f.Source, what, in, remedy, f.Message)
 }
