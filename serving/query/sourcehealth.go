@@ -55,7 +55,7 @@ func (v *Evaluator) recordSuccess(q *sourceQueue, t *tenantQueue, now time.Time)
 	}
 	switch {
 	case q.breaker.open():
-		q.closeBreakers()
+		q.closeBreakers(now)
 		v.logger.Info("Circuit breaker closed: the source works again", "source", q.name)
 		v.retryFailed(q.name, func(string) bool { return true }, now)
 	case t.breaker.open():

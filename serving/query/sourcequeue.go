@@ -43,7 +43,7 @@ type tenantQueue struct {
 
 func newSourceQueue(name string, source Source) *sourceQueue {
 	q := &sourceQueue{name: name, source: source, tenants: map[string]*tenantQueue{}}
-	q.closeBreakers()
+	q.closeBreakers(time.Time{})
 	q.setGauges()
 	return q
 }
@@ -52,7 +52,10 @@ func newSourceQueue(name string, source Source) *sourceQueue {
 func (q *sourceQueue) setSource(source Source) {
 	if q.source != source {
 		q.source, q.lastSuccess = source, time.Time{}
-		q.closeBreakers()
+		for _, t := range q.tenants {
+			t.breaker.heldUntil = time.Time{}
+		}
+		q.closeBreakers(time.Time{})
 	}
 }
 
@@ -166,11 +169,13 @@ func (q *sourceQueue) failsAllTenants() bool {
 	return true
 }
 
-// closeBreakers forgets all failures.
-func (q *sourceQueue) closeBreakers() {
+// closeBreakers forgets all failures, except those of tenants that are held now.
+func (q *sourceQueue) closeBreakers(now time.Time) {
 	q.breaker = circuitBreaker{}
 	for _, t := range q.tenants {
-		t.breaker = circuitBreaker{}
+		if !now.Before(t.breaker.heldUntil) {
+			t.breaker = circuitBreaker{}
+		}
 	}
 	circuitBreakerOpen.WithLabelValues(q.name).Set(0)
 }

@@ -592,7 +592,8 @@ func TestRetryAfterHoldsItsTenant(t *testing.T) {
 	}
 }
 
-// A success of an evaluation that started before a Retry-After does not end it; another source does.
+// A success of an evaluation that started before a Retry-After does not end it, nor one of another tenant that closes
+// the circuit breaker of the source; another source does.
 func TestRetryAfterLasts(t *testing.T) {
 	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
 		s.setEvaluate(func(_ context.Context, expression string, at time.Time) (*Result, error) {
@@ -615,6 +616,14 @@ func TestRetryAfterLasts(t *testing.T) {
 		time.Sleep(8 * time.Second)
 		f.mustQuery(tenantQuery("evil", "own"))
 
+		// As no other tenant asks, the breaker of the source opens, too, and the first success closes it.
+		time.Sleep(time.Hour)
+		_, _ = f.query(tenantQuery("evil", "hog"))
+		f.mustQuery(tenantQuery("shop", "a"))
+		if _, err := f.query(tenantQuery("evil", "after another's success")); reasonOf(err) != ReasonRateLimited {
+			t.Errorf("after another tenant's success: %v", err)
+		}
+		time.Sleep(time.Hour)
 		_, _ = f.query(tenantQuery("evil", "hog"))
 		f.setSource("p", &fakeSource{})
 		f.mustQuery(tenantQuery("evil", "other source"))
