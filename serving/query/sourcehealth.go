@@ -21,7 +21,7 @@ func (v *Evaluator) recordHealth(ev *evaluation, failure *Failure, now time.Time
 		return // the source is not the cause
 	}
 	t.breaker.record(failure, ev.key, ev.entry.query)
-	if tenantProbe || failure.RetryAfter > 0 || (!t.breaker.open() && t.breaker.shouldOpen()) {
+	if failure.RetryAfter > 0 || tenantProbe && !now.Before(t.breaker.heldUntil) || (!t.breaker.open() && t.breaker.shouldOpen()) {
 		if !t.breaker.open() {
 			v.logger.V(2).Info("Circuit breaker opened for a namespace: its queries fail fast, except for one probe at a time",
 				"source", q.name, "namespace", t.tenant, "reason", failure.Reason, "message", failure.Message)

@@ -629,3 +629,34 @@ func TestRetryAfterLasts(t *testing.T) {
 		f.mustQuery(tenantQuery("evil", "other source"))
 	})
 }
+
+// A failure of an evaluation that started before a Retry-After does not end it either.
+func TestRetryAfterLastsAfterAFailedProbe(t *testing.T) {
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.setEvaluate(func(_ context.Context, expression string, at time.Time) (*Result, error) {
+			switch {
+			case expression == "hog":
+				return nil, &Failure{Reason: ReasonRateLimited, RetryAfter: time.Minute}
+			case strings.HasPrefix(expression, "late"):
+				time.Sleep(time.Second)
+				return nil, &Failure{Reason: ReasonTimeout}
+			}
+			return singleResult(at, 1), nil
+		})
+		f.mustQuery(tenantQuery("shop", "a"))
+		for i := range minFailing { // opens the breaker of the tenant
+			_, _ = f.query(tenantQuery("evil", fmt.Sprint("late", i)))
+		}
+		time.Sleep(10 * time.Second)
+		go func() { _, _ = f.query(tenantQuery("evil", "late0")) }() // the probe
+		synctest.Wait()
+		_, _ = f.query(tenantQuery("evil", "hog"))
+		time.Sleep(30 * time.Second)
+		if n := s.countOf("late0"); n != 2 {
+			t.Errorf("late0 was sent %d times", n)
+		}
+		if _, err := f.query(tenantQuery("evil", "own")); reasonOf(err) != ReasonRateLimited {
+			t.Errorf("a query of the tenant: %v", err)
+		}
+	})
+}
