@@ -203,8 +203,6 @@ func (r *Reconciler) finish(ctx context.Context, s *reconcileState, failed error
 	}
 	if summarize != nil {
 		summarize(failed)
-		s.history.specChanges.observe(s.backend, s.now)
-		s.reportRevertingManagers()
 	}
 	err := r.writeStatus(ctx, s)
 	switch {

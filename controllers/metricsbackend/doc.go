@@ -27,7 +27,7 @@
 //     probedservice.go for spec.existing
 //   - what pods report: sources.go, kubelets.go, specsources.go, rules.go, consumers.go,
 //     consumerlist.go
-//   - the status: status.go, specchanges.go (managers that keep changing the spec back), events.go, metrics.go
+//   - the status: status.go, events.go, metrics.go
 //   - deletion: finalize.go (of a MetricsBackend), retireall.go (of the operator's
 //     namespace)
 package metricsbackend

@@ -26,7 +26,6 @@ type history struct {
 	reportedAt time.Time
 	// statusDropped: kube-apiserver did not store all of the last status, since the CRD is older than the operator.
 	statusDropped bool
-	specChanges   specChanges
 }
 
 // stateKey names a state whose duration is tracked: of the backend, or of the

@@ -24,8 +24,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/runbooks"
 )
 
-// Two GitOps tools apply one MetricsBackend with different specs, several times a second: consumers notice nothing, Ready
-// names both, and the operator writes no more than the changes need. When one of them stops, the other one's spec holds.
+// Two GitOps tools apply one MetricsBackend with different specs, several times a second: consumers notice nothing, and the
+// operator writes no more than the changes need. When one of them stops, the other one's spec holds.
 func TestSpecAppliedByTwo(t *testing.T) {
 	suite := take(t)
 	apply := func(ctx context.Context, manager, team string) error {
@@ -64,11 +64,9 @@ func TestSpecAppliedByTwo(t *testing.T) {
 			}
 		}, 150*time.Millisecond)
 	}()
-	const names = "field managers " + one + ", " + other + " keep changing the spec back"
-	outcome.Eventually(t, patience, "Ready names both, after many changes", func(context.Context) error {
-		ready := condition(getBackend(t, suite, "cluster"), v1alpha1.ConditionReady)
-		if n := changes.Load(); n < 50 || !strings.Contains(ready.Message, names) {
-			return fmt.Errorf("after %d changes: %+v", n, ready)
+	outcome.Eventually(t, patience, "many changes", func(context.Context) error {
+		if n := changes.Load(); n < 50 {
+			return fmt.Errorf("only %d changes", n)
 		}
 		return nil
 	})
