@@ -66,8 +66,7 @@ const (
 	// ReasonServiceMissing: the Service of spec.existing does not exist, or has no
 	// such port.
 	ReasonServiceMissing = "ServiceMissing"
-	// ReasonConflict: an older MetricsBackend claims the same group and version, or a
-	// younger one has it, since this one's claim lapsed.
+	// ReasonConflict: an older MetricsBackend claims the same group and version.
 	ReasonConflict = "Conflict"
 	// ReasonNotOwned: an object of the same name belongs to someone else.
 	ReasonNotOwned = "NotOwned"

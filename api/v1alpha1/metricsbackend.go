@@ -164,14 +164,6 @@ type MetricsBackendStatus struct {
 	// +listMapKey=name
 	APIServices []APIServiceStatus `json:"apiServices,omitempty"`
 
-	// Versions of the spec that a younger MetricsBackend has, since this one had not been
-	// available with them for ten minutes. A version is regained once that MetricsBackend
-	// is deleted or no longer names it.
-	// +optional
-	// +listType=map
-	// +listMapKey=name
-	LapsedClaims []LapsedClaim `json:"lapsedClaims,omitempty"`
-
 	// The clients that used a version on one of the last two days, up to 20 for each
 	// version.
 	// +optional
@@ -253,22 +245,6 @@ type APIServiceStatus struct {
 	// Why it is in that state, unless that is obvious.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// Since when the version has not been available: its APIService does not exist, or
-	// does not answer. Absent while it is available, and while it only waits for another
-	// MetricsBackend. After ten minutes, in which the condition Available was not True
-	// either, a younger MetricsBackend that serves the version takes it over.
-	// +optional
-	UnavailableSince *metav1.Time `json:"unavailableSince,omitempty"`
-}
-
-// LapsedClaim is a version of the spec that a younger MetricsBackend has.
-type LapsedClaim struct {
-	// Name of the APIService: VERSION.GROUP.
-	Name string `json:"name"`
-	// Name of the younger MetricsBackend.
-	HeldBy string `json:"heldBy"`
-	// When the claim lapsed: ten minutes after the version was last available.
-	Since metav1.Time `json:"since"`
 }
 
 // ServingStatus is the observed state of the serving Deployment.

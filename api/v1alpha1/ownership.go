@@ -66,12 +66,6 @@ type ExistingService struct {
 // not survive a backup and restore.
 const AnnotationPreviousOwner = "metricsbackend.io/previous-owner"
 
-// AnnotationLapsedClaims on an APIService has the names, separated by commas, of the older
-// MetricsBackends whose claims on its version had lapsed when the present one registered it
-// or took it over. Until it is released they do not get it back, even if they recovered at
-// that moment: the annotation is written together with the label.
-const AnnotationLapsedClaims = "metricsbackend.io/lapsed-claims"
-
 // PreviousOwner is what an APIService was before it was taken over.
 // +kubebuilder:object:generate=false
 type PreviousOwner struct {

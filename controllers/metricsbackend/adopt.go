@@ -93,7 +93,7 @@ func (r *Reconciler) applyAdoption(ctx context.Context, s *reconcileState, gv sc
 		return r.updateAdoption(ctx, s, live, target, record)
 	}
 	desired := manifests.APIService(s.serving, gv, target).WithResourceVersion(live.ResourceVersion).WithUID(live.UID)
-	desired.WithAnnotations(s.annotations(live.Name, record, s.isOnTrial(live, record)))
+	desired.WithAnnotations(annotations(record, s.isOnTrial(live, record)))
 	return r.Client.Apply(ctx, desired, client.FieldOwner(v1alpha1.FieldOwner), client.ForceOwnership)
 }
 
@@ -107,8 +107,7 @@ func (r *Reconciler) updateAdoption(ctx context.Context, s *reconcileState, live
 	for key, value := range s.serving.SharedLabels() {
 		metav1.SetMetaDataLabel(&updated.ObjectMeta, key, value)
 	}
-	delete(updated.Annotations, v1alpha1.AnnotationLapsedClaims)
-	for key, value := range s.annotations(live.Name, record, s.isOnTrial(live, record)) {
+	for key, value := range annotations(record, s.isOnTrial(live, record)) {
 		metav1.SetMetaDataAnnotation(&updated.ObjectMeta, key, value)
 	}
 	return r.Client.Update(ctx, updated, client.FieldOwner(v1alpha1.FieldOwner))
@@ -116,20 +115,13 @@ func (r *Reconciler) updateAdoption(ctx context.Context, s *reconcileState, live
 
 // annotations returns those of an APIService with that record of its previous owner, which
 // may be empty.
-func (s *reconcileState) annotations(name, record string, unverified bool) map[string]string {
+func annotations(record string, unverified bool) map[string]string {
 	annotations := map[string]string{}
 	if record != "" {
 		annotations[v1alpha1.AnnotationPreviousOwner] = record
 	}
 	if unverified {
 		annotations[v1alpha1.AnnotationUnverified] = "true"
-	}
-	var older []string
-	for _, l := range s.versions.lapsed[name] {
-		older = append(older, l.backend)
-	}
-	if len(older) > 0 {
-		annotations[v1alpha1.AnnotationLapsedClaims] = strings.Join(older, ",")
 	}
 	return annotations
 }

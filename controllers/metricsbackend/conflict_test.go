@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -63,6 +64,12 @@ func withTwoBackends(t *testing.T) (*fakeCluster, *Reconciler) {
 	return fc, fc.live()
 }
 
+// holds reports whether the backend has both versions.
+func (fc *fakeCluster) holds(name string) bool {
+	service := systemNamespace + "/metrics-serving-" + name
+	return fc.pointsToNow(v1) == service && fc.pointsToNow(v1beta1) == service
+}
+
 const olderService = systemNamespace + "/metrics-serving-" + olderName
 
 // isWaitingForOlder reports whether the younger backend waits for nothing but the
@@ -72,18 +79,74 @@ func (fc *fakeCluster) isWaitingForOlder() bool {
 		fc.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue
 }
 
+// An older backend keeps the versions that both name from the younger one, however long it is not available. The younger
+// one says so, and how to go on, each way of which works.
+func TestBrokenOlderBackendBlocks(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		older func(*v1alpha1.MetricsBackendSpec)
+		goOn  func(*fakeCluster)
+		done  func(*fakeCluster) bool
+	}{
+		"its image serves nothing, and it is repaired": {
+			older: func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Image = imageNothing },
+			goOn: func(fc *fakeCluster) {
+				fc.changeOlder(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Image = "" })
+			},
+			done: func(fc *fakeCluster) bool {
+				return fc.holds(olderName) && strings.HasSuffix(fc.condition(v1alpha1.ConditionStalled).Message, "take the version out of one of the two specs, or delete one of them")
+			},
+		},
+		"its namespace does not exist, and it is deleted": {
+			older: func(spec *v1alpha1.MetricsBackendSpec) { spec.Namespace = "other-ns" },
+			goOn:  func(fc *fakeCluster) { fc.delete(olderBackend()) },
+			done:  func(fc *fakeCluster) bool { return fc.holds(backendName) && fc.isReady() },
+		},
+		"its requests fail, and a version is taken out of its spec": {
+			older: func(*v1alpha1.MetricsBackendSpec) {},
+			goOn:  func(fc *fakeCluster) { fc.changeOlder(onlyV1beta1) },
+			done:  func(fc *fakeCluster) bool { return fc.pointsToNow(v1) == ourService },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fc := newFakeCluster(t, newBackend(), olderBackend(tc.older))
+			fc.failingService = olderService
+			r := fc.live()
+			said := func() bool {
+				return fc.isWaitingForOlder() && strings.Contains(fc.condition(v1alpha1.ConditionStalled).Message,
+					`MetricsBackend "older" is older and claims v1.metrics.k8s.io, but is not available: repair or delete it, or take the version out of its spec`)
+			}
+			fc.reconcileBothUntil(r, said)
+			for range 20 {
+				fc.clock.Step(time.Hour)
+				fc.reconcileBoth(r)
+				fc.step()
+			}
+			if fc.pointsToNow(v1) == ourService || !said() {
+				t.Fatalf("v1 points to %q:\n%s", fc.pointsToNow(v1), fc.show())
+			}
+			fc.failingService = ""
+			tc.goOn(fc)
+			fc.reconcileBothUntil(r, func() bool { return tc.done(fc) })
+		})
+	}
+}
+
+func (fc *fakeCluster) changeOlder(change func(*v1alpha1.MetricsBackendSpec)) {
+	fc.t.Helper()
+	older := &v1alpha1.MetricsBackend{}
+	fc.get(client.ObjectKey{Name: olderName}, older)
+	change(&older.Spec)
+	older.Generation++
+	fc.update(older)
+}
+
 // The successor takes over in place: the versions never leave discovery.
 func TestSuccessorTakesOver(t *testing.T) {
 	t.Parallel()
-	fc, r := withTwoBackends(t)
-	r.Client = interceptor.NewClient(fc.raw, interceptor.Funcs{
-		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			if _, ok := o.(*apiregistrationv1.APIService); ok {
-				t.Errorf("APIService %s was deleted", o.GetName())
-			}
-			return c.Delete(ctx, o, opts...)
-		},
-	})
+	fc, _ := withTwoBackends(t)
+	r := fc.live(noDeletions(t))
 	fc.delete(olderBackend())
 	fc.reconcileBothUntil(r, fc.isReady)
 	if live := fc.apiService(v1); live.Labels[v1alpha1.LabelBackend] != backendName || fc.pointsToNow(v1) != ourService {
@@ -95,6 +158,52 @@ func TestSuccessorTakesOver(t *testing.T) {
 	if got := fc.inventory(); strings.Contains(got, olderName) {
 		t.Errorf("left of the older backend:\n%s", got)
 	}
+}
+
+// noDeletions reports deletions of APIServices.
+func noDeletions(t *testing.T) interceptor.Funcs {
+	return interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if _, ok := o.(*apiregistrationv1.APIService); ok {
+				t.Errorf("APIService %s was deleted", o.GetName())
+			}
+			return c.Delete(ctx, o, opts...)
+		},
+	}
+}
+
+// The operator stops after each call that changes anything, while the older backend is deleted and the younger one takes
+// over. A new process gets to the same end, no version is deleted, and none is in discovery that a ready pod does not serve.
+func TestSuccessorStoppedAfterEachCall(t *testing.T) {
+	t.Parallel()
+	run := func(fc *fakeCluster, after func(call, bool)) string {
+		fc.reconcileBothUntil(fc.reconciler(noDeletions(t), fc.watched(after)), func() bool {
+			return fc.holds(backendName) && fc.isReady() && !strings.Contains(fc.inventory(), olderName)
+		})
+		if fc.violation != "" {
+			t.Errorf("invariant broken: %s", fc.violation)
+		}
+		return fc.endState()
+	}
+	var stops []stop
+	fc, _ := withTwoBackends(t)
+	fc.delete(olderBackend())
+	want := run(fc, func(c call, changed bool) {
+		if changed {
+			s := &snapshot{}
+			s.take(fc)
+			stops = append(stops, stop{c.name, s})
+		}
+	})
+	if len(stops) < 3 {
+		t.Fatalf("only %d states", len(stops))
+	}
+	for i, s := range sampledStops(stops) {
+		if diff := cmp.Diff(want, run(s.state.restore(t), nil)); diff != "" || t.Failed() {
+			t.Fatalf("stopped after call %d, %s (-without a stop +with it):\n%s", i, s.after, diff)
+		}
+	}
+	t.Logf("%d states", len(stops))
 }
 
 // A backend does not wait for a successor that is not ready, and not long for one that
@@ -134,11 +243,7 @@ func TestSuccessorIsNotAwaitedWithoutNamespace(t *testing.T) {
 func TestOlderBackendReleasesAVersion(t *testing.T) {
 	t.Parallel()
 	fc, r := withTwoBackends(t)
-	live := &v1alpha1.MetricsBackend{}
-	fc.get(client.ObjectKey{Name: olderName}, live)
-	onlyV1beta1(&live.Spec)
-	live.Generation++
-	fc.update(live)
+	fc.changeOlder(onlyV1beta1)
 	fc.reconcileBothUntil(r, func() bool { return fc.pointsToNow(v1) == ourService })
 	fc.wantPointsTo(v1beta1, olderService)
 	if !fc.isWaitingForOlder() {

@@ -16,7 +16,7 @@
 //   - several operators in one cluster: installation.go (package installation), move.go
 //     (from the namespace of one to that of another)
 //   - the spec: validate.go, versions.go (the API versions that it names), conflict.go
-//     (versions that two backends name, and claims that lapse)
+//     (versions that two backends name)
 //   - APIServices: ownership.go (whose they are), target.go (where they point to),
 //     register.go, adopt.go (takes one over), contest.go (another manager changes it
 //     back), verify.go (requests through it), retire.go (deletes it), restore.go and

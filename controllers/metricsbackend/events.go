@@ -4,8 +4,6 @@
 package metricsbackend
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,13 +89,6 @@ func versionTransitions(before, after *v1alpha1.MetricsBackendStatus) []transiti
 	for _, service := range before.APIServices {
 		if service.State == v1alpha1.APIServiceRetiring && storedVersion(after, service.Name).State != v1alpha1.APIServiceRetiring {
 			add(service.Name, "VersionRetired", "Retire", service.Name+" is out of discovery")
-		}
-	}
-	for _, l := range after.LapsedClaims {
-		if !slices.ContainsFunc(before.LapsedClaims, func(known v1alpha1.LapsedClaim) bool { return known.Name == l.Name }) {
-			events = append(events, transition{
-				kind: corev1.EventTypeWarning, reason: "ClaimLapsed", action: "Register", note: describeOwnLapse(&l), apiService: l.Name,
-			})
 		}
 	}
 	return events

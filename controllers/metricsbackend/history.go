@@ -136,10 +136,6 @@ const (
 	// backend to take over, counted from the deletion timestamp. A successor that is
 	// ready takes over soon after endpointDelay.
 	successorTimeout = 30 * time.Second
-	// claimTimeout is how long a version must not have been available before the claim of an
-	// older backend on it lapses: longer than a rollout of pods whose first readiness waits
-	// for rates.
-	claimTimeout = 10 * time.Minute
 	// transientRecheck is when a failure within its grace period is checked again.
 	transientRecheck = 5 * time.Second
 )

@@ -82,7 +82,7 @@ func (r *Reconciler) findAPIService(ctx context.Context, s *reconcileState, gv s
 }
 
 // checkBackend adds a conflict for a version of another MetricsBackend, unless that is
-// being deleted, and waits for a successor, or is older and its claim has lapsed.
+// being deleted, and waits for a successor.
 func (r *Reconciler) checkBackend(ctx context.Context, s *reconcileState, gv schema.GroupVersion, holder string) error {
 	var other v1alpha1.MetricsBackend
 	err := r.Live.Get(ctx, client.ObjectKey{Name: holder}, &other)
@@ -95,7 +95,7 @@ func (r *Reconciler) checkBackend(ctx context.Context, s *reconcileState, gv sch
 		s.addConflict(gv, v1alpha1.ReasonNotOwned,
 			"APIService %s belongs to MetricsBackend %q, which does not exist: delete it (kubectl delete apiservice %s), and it is registered again",
 			name, holder, name)
-	case other.DeletionTimestamp == nil && (compareAge(&other, s.backend) >= 0 || !hasLapsed(&other, gv, s.now)):
+	case other.DeletionTimestamp == nil:
 		s.addConflict(gv, v1alpha1.ReasonNotOwned,
 			"APIService %s belongs to MetricsBackend %q: it is taken over once that MetricsBackend is deleted or no longer names the version",
 			name, holder)

@@ -90,7 +90,6 @@ func (o *previousOwnerState) restore(service *apiregistrationv1.APIService) {
 	service.Annotations = maps.Clone(service.Annotations)
 	delete(service.Annotations, v1alpha1.AnnotationPreviousOwner)
 	delete(service.Annotations, v1alpha1.AnnotationUnverified)
-	delete(service.Annotations, v1alpha1.AnnotationLapsedClaims)
 	labels := map[string]string{}
 	maps.Copy(labels, service.Labels)
 	for key, value := range o.Labels {

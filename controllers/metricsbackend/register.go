@@ -215,7 +215,7 @@ func (r *Reconciler) apply(ctx context.Context, s *reconcileState, gv schema.Gro
 		record = live.Annotations[v1alpha1.AnnotationPreviousOwner]
 	}
 	unverified := live == nil && s.deploys() && s.sharedGroups.Has(gv.Group) || live != nil && isUnverified(live)
-	desired.WithAnnotations(s.annotations(apiServiceName(gv), record, unverified))
+	desired.WithAnnotations(annotations(record, unverified))
 	if _, err := r.applier.Apply(ctx, s.backend.Name, desired); err != nil {
 		return err
 	}

@@ -142,7 +142,6 @@ func (r *Reconciler) disown(ctx context.Context, s *reconcileState, live *apireg
 	updated := live.DeepCopy()
 	delete(updated.Annotations, v1alpha1.AnnotationPreviousOwner)
 	delete(updated.Annotations, v1alpha1.AnnotationUnverified)
-	delete(updated.Annotations, v1alpha1.AnnotationLapsedClaims)
 	delete(updated.Labels, v1alpha1.LabelInstallation)
 	for key, value := range s.serving.Labels() {
 		maps.DeleteFunc(updated.Labels, func(k, v string) bool { return k == key && v == value })

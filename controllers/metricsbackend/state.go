@@ -71,7 +71,7 @@ type namespaceState struct {
 // usable reports whether objects can be created and deleted in the namespace.
 func (n namespaceState) usable() bool { return !n.unmanaged && !n.gone }
 
-// versionDecisions are of validate, claims, retire, ownership, register and verify.
+// versionDecisions are of validate, claims, retire, ownership and register.
 type versionDecisions struct {
 	// desired are the versions that should be registered, best first.
 	desired []schema.GroupVersion
@@ -82,11 +82,6 @@ type versionDecisions struct {
 	kept map[string]bool
 	// foreign are APIServices of desired versions that have other owners, by name.
 	foreign map[string]*apiregistrationv1.APIService
-	// lapsed are the claims of older backends on desired versions that have lapsed, by
-	// APIService name.
-	lapsed map[string][]lapse
-	// available are the versions that passed verify.
-	available []schema.GroupVersion
 }
 
 // rolloutState is of deploy and rollout.
@@ -140,7 +135,6 @@ func (r *Reconciler) newState(cached *v1alpha1.MetricsBackend) *reconcileState {
 		apiServices:  map[string]v1alpha1.APIServiceStatus{},
 		versions: versionDecisions{
 			desired: desiredVersions(spec), kept: map[string]bool{}, foreign: map[string]*apiregistrationv1.APIService{},
-			lapsed: map[string][]lapse{},
 		},
 		probed: probeState{recovering: map[schema.GroupVersion]string{}},
 		move:   moveState{from: backend.Status.Installation.MovingFrom},

@@ -15,8 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -80,7 +78,6 @@ func (s *reconcileState) summarize(failed error) {
 	status.ObservedGeneration = s.backend.Generation
 	s.setUnreported()
 	if s.registered != nil {
-		s.setUnavailableSince()
 		status.APIServices = s.sortedAPIServices()
 	}
 	s.describeServing()
@@ -204,35 +201,6 @@ func (s *reconcileState) sortedAPIServices() []v1alpha1.APIServiceStatus {
 	return slices.SortedFunc(maps.Values(s.apiServices), func(a, b v1alpha1.APIServiceStatus) int {
 		return cmp.Or(cmp.Compare(order[a.Name], order[b.Name]), cmp.Compare(a.Name, b.Name))
 	})
-}
-
-// setUnavailableSince records since when each version has not been available, for the
-// backends that wait for it (see lapsesAt). A version that only waits for another backend
-// does not count, nor one that leaves discovery in order.
-func (s *reconcileState) setUnavailableSince() {
-	for name, version := range s.apiServices {
-		gv, _ := versionOf(name)
-		since := storedVersion(&s.storedStatus, name).UnavailableSince
-		switch conflict := s.conflict(name); {
-		case version.State == v1alpha1.APIServiceRetiring:
-		case slices.Contains(s.versions.available, gv),
-			conflict != nil && conflict.reason == v1alpha1.ReasonConflict && s.isServingReady(gv):
-			since = nil
-		case since == nil:
-			since = ptr.To(metav1.NewTime(s.now).Rfc3339Copy())
-		}
-		version.UnavailableSince = since
-		s.apiServices[name] = version
-	}
-}
-
-// isServingReady reports whether pods or endpoints are ready, and none lacks the version.
-func (s *reconcileState) isServingReady(gv schema.GroupVersion) bool {
-	lacking := s.rollout.pods.notServing(gv)
-	if s.probed.existing != nil {
-		lacking = s.probed.existing.notServing(gv)
-	}
-	return s.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue && len(lacking) == 0
 }
 
 // availableVersions returns the available versions in short form.

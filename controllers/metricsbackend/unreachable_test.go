@@ -213,7 +213,7 @@ func TestAdoptionReverted(t *testing.T) {
 			}
 			fc.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonAdoptionReverted,
 				"APIService v1beta1.metrics.k8s.io was taken over and is back with its previous owner", "does not answer through kube-apiserver",
-				"FailedDiscoveryCheck", "kube-apiserver must be able to open TCP connections to port 10250", "the next try is at "+formatTime(reverted.Add(adoption.FirstPause)))
+				"FailedDiscoveryCheck", "kube-apiserver must be able to open TCP connections to port 10250", "the next try is at "+reverted.Add(adoption.FirstPause).UTC().Format(time.RFC3339))
 			fc.blocked = false
 			fc.follow(r, 9*time.Minute, func() {
 				if fc.pointsToNow(v1beta1) != metricsServer {
@@ -456,7 +456,7 @@ func TestOthersBehindALabel(t *testing.T) {
 			fc.blocked = true
 			untouched := func() {
 				if fc.pointsToNow(v1beta1) != metricsServer || fc.isRegistered(v1) {
-					t.Fatalf("v1beta1 points to %q, v1 to %q:\n%s", fc.pointsToNow(v1beta1), fc.pointsToNow(v1), fc.showAll())
+					t.Fatalf("v1beta1 points to %q, v1 to %q:\n%s", fc.pointsToNow(v1beta1), fc.pointsToNow(v1), fc.show())
 				}
 			}
 			r := fc.live()
@@ -465,7 +465,7 @@ func TestOthersBehindALabel(t *testing.T) {
 				return fc.isStalledBy(tc.waiting) && fc.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue
 			})
 			if tc.deleted {
-				fc.delete(fc.backendNamed(olderName))
+				fc.delete(olderBackend())
 			}
 			for range 30 {
 				fc.reconcileBoth(r)

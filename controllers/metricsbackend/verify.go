@@ -61,18 +61,12 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 		default:
 			available = append(available, gv)
 			message := adoptedFrom(live)
-			if lapses := s.describeLapses(live.Name); message == "" || lapses == "" {
-				message += lapses
-			} else {
-				message += "; " + lapses
-			}
 			if c := s.conflict(live.Name); c != nil {
 				message = c.message
 			}
 			s.setVersionState(gv, v1alpha1.APIServiceAvailable, message)
 		}
 	}
-	s.versions.available = available
 	s.backend.Status.RegisteredVersions = strings.Join(s.availableVersions(), ", ")
 	switch {
 	case len(s.versions.desired) == 0:

@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1ac "k8s.io/kube-aggregator/pkg/client/applyconfiguration/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -91,47 +90,6 @@ func TestTwoBackends(t *testing.T) {
 	if successor := waitPointsTo(t, suite, "v1", otherNamespace+"/metrics-serving-cluster"); successor.UID != service.UID || successor.Labels[v1alpha1.LabelBackend] != "cluster" {
 		t.Errorf("v1 was made anew, or is whose: %+v", successor.ObjectMeta)
 	}
-}
-
-// The older backend has not been available with v1 for ten minutes: the younger one registers it, keeps it when the older
-// one works again, and gives it back in place when it is deleted. v1beta1, which works, stays.
-func TestClaimLapses(t *testing.T) {
-	suite := take(t)
-	const elder, younger = systemNamespace + "/metrics-serving-elder", otherNamespace + "/metrics-serving-cluster"
-	createBackend(t, suite, newBackend("elder"))
-	waitReady(t, suite, "elder")
-	createBackend(t, suite, newBackend("cluster", func(spec *v1alpha1.MetricsBackendSpec) { spec.Namespace = otherNamespace }))
-	waitCondition(t, suite, "cluster", v1alpha1.ConditionServingReady, metav1.ConditionTrue, "")
-	load := startRequests(t, suite, "v1beta1")
-	changeBackend(t, suite, "elder", func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Image = imageV1beta1 })
-	waitCondition(t, suite, "elder", v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonDependencyNotReady)
-	outcome.Eventually(t, patience, "v1 was last available eleven minutes ago", func(ctx context.Context) error {
-		backend := getBackend(t, suite, "elder")
-		for i := range backend.Status.APIServices {
-			if version := &backend.Status.APIServices[i]; version.Name == "v1.metrics.k8s.io" && version.UnavailableSince != nil {
-				version.UnavailableSince.Time = version.UnavailableSince.Add(-11 * time.Minute)
-				meta.FindStatusCondition(backend.Status.Conditions, v1alpha1.ConditionAvailable).LastTransitionTime = *version.UnavailableSince
-				return suite.admin.Status().Update(ctx, backend)
-			}
-		}
-		return fmt.Errorf("elder says %s", show(backend))
-	})
-	waitPointsTo(t, suite, "v1", younger)
-	waitPointsTo(t, suite, "v1beta1", elder)
-	changeBackend(t, suite, "elder", func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Image = imageBoth })
-	waitCondition(t, suite, "elder", v1alpha1.ConditionServingReady, metav1.ConditionTrue, "")
-	stalled := waitCondition(t, suite, "elder", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConflict)
-	if c := condition(stalled, v1alpha1.ConditionReady); len(stalled.Status.LapsedClaims) != 1 || stalled.Status.LapsedClaims[0].HeldBy != "cluster" ||
-		!strings.Contains(c.Message, `MetricsBackend "cluster", which is younger, has had v1.metrics.k8s.io since the claim lapsed at `) {
-		t.Errorf("lapsed %+v, Ready is %+v", stalled.Status.LapsedClaims, c)
-	}
-	service := waitPointsTo(t, suite, "v1", younger)
-	deleteBackend(t, suite, "cluster")
-	if back := waitPointsTo(t, suite, "v1", elder); back.UID != service.UID || back.Annotations[v1alpha1.AnnotationLapsedClaims] != "" {
-		t.Errorf("v1 was made anew, or keeps the annotation: %+v", back.ObjectMeta)
-	}
-	waitReady(t, suite, "elder")
-	load.stop(t)
 }
 
 // A real rival applies its APIService over and over: the operator gives in, and says to whom.
