@@ -82,9 +82,6 @@ const (
 	// ReasonOtherInstallation: the operator of another namespace would manage the backend,
 	// too; the message names both.
 	ReasonOtherInstallation = "OtherInstallation"
-	// ReasonMoveIncomplete: the backend has moved to this operator, which may not delete
-	// what is left in the previous namespace.
-	ReasonMoveIncomplete = "MoveIncomplete"
 	// ReasonForbidden: the operator lacks a permission.
 	ReasonForbidden = "Forbidden"
 	// ReasonInvalid: serving rejects the spec, or kube-apiserver rejects an object

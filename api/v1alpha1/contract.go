@@ -20,9 +20,6 @@ const (
 	// applied it, by its namespace. status.installation alone decides which operator that
 	// is; the label restores it when a status is lost.
 	LabelInstallation = "metricsbackend.io/installation"
-	// AnnotationInstallation on a MetricsBackend says which operator is to manage it, by its
-	// namespace. It moves a backend that another one manages.
-	AnnotationInstallation = "metricsbackend.io/installation"
 	// Finalizer keeps a MetricsBackend until its objects are removed in order.
 	Finalizer = "metricsbackend.io/ordered-removal"
 	// FieldOwner is the operator's name in server-side apply.

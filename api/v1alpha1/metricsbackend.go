@@ -204,14 +204,9 @@ type MetricsBackendStatus struct {
 // its namespace.
 type InstallationStatus struct {
 	// Namespace of the operator that manages the backend. No other operator changes the
-	// backend or its objects. It changes when that namespace is deleted, or when the
-	// annotation metricsbackend.io/installation names the namespace of another operator.
+	// backend or its objects. It changes when that namespace is deleted.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
-	// Namespace of the operator from which the backend is being moved. Until the move is
-	// finished, the ServiceAccounts of serving in both namespaces have their permissions.
-	// +optional
-	MovingFrom string `json:"movingFrom,omitempty"`
 	// Namespace of another running operator that would manage the backend, too.
 	// +optional
 	Other string `json:"other,omitempty"`

@@ -234,30 +234,6 @@ func TestNotOwnedBehindTheCache(t *testing.T) {
 	}
 }
 
-// Only what is in the namespace is removed: the rest serves another one.
-func TestRemoveFrom(t *testing.T) {
-	c, a := newApplier(t)
-	before, after := serving(), serving()
-	before.Namespace = "before"
-	apply(t, a, before)
-	apply(t, a, after)
-	left, err := a.RemoveFrom(t.Context(), "b", "before")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []string{
-		"PodDisruptionBudget before/metrics-serving-b", "Deployment before/metrics-serving-b", "ResourceQuota before/metrics-serving-b",
-		"RoleBinding before/metrics-serving-b", "Role before/metrics-serving-b",
-		"ServiceAccount before/metrics-serving-b", "ServiceAccount before/metrics-serving-b-prober", "ServiceAccount before/metrics-serving-b-scrape", "Service before/metrics-serving-b",
-	}
-	if diff := cmp.Diff(want, left); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(want, c.deletes); diff != "" {
-		t.Errorf("deleted (-want +got):\n%s", diff)
-	}
-}
-
 func TestSweep(t *testing.T) {
 	c, a := newApplier(t)
 	before := serving(func(spec *v1alpha1.ServingSpec) { spec.NetworkPolicy = v1alpha1.NetworkPolicyRestricted })

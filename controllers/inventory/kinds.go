@@ -23,10 +23,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
-var (
-	serviceKind = corev1.SchemeGroupVersion.WithKind("Service")
-	quotaKind   = corev1.SchemeGroupVersion.WithKind("ResourceQuota")
-)
+var quotaKind = corev1.SchemeGroupVersion.WithKind("ResourceQuota")
 
 // Kind is a kind of object that belongs to a MetricsBackend.
 type Kind struct {
@@ -47,8 +44,7 @@ func Admission() []Kind {
 }
 
 // Removable returns all kinds but APIService, in the order of their removal: what keeps
-// pods alive is removed before them, and what pods need after. The Service is the last one
-// of a namespace, see RemoveFrom.
+// pods alive is removed before them, and what pods need after.
 func Removable() []Kind {
 	return append(Admission(), []Kind{
 		{GroupVersionKind: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget")},
@@ -61,7 +57,7 @@ func Removable() []Kind {
 		{GroupVersionKind: rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"), ClusterScoped: true},
 		{GroupVersionKind: rbacv1.SchemeGroupVersion.WithKind("ClusterRole"), ClusterScoped: true},
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ServiceAccount")},
-		{GroupVersionKind: serviceKind},
+		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Service")},
 	}...)
 }
 

@@ -6,7 +6,6 @@ package inventory
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -32,38 +31,6 @@ func (a *Applier) Prune(ctx context.Context, backend, namespace string, keep []m
 // only objects outside of a namespace are removed. It bypasses the cache, which may lag behind.
 func (a *Applier) RemoveAll(ctx context.Context, backend, namespace string, keep ...manifests.Object) ([]string, error) {
 	return a.removeKinds(ctx, a.live, Removable(), backend, namespace, keep)
-}
-
-// Namespaced returns the kinds of Removable that are in a namespace, without those in
-// kube-system.
-func Namespaced() []Kind {
-	kinds := slices.DeleteFunc(Removable(), func(kind Kind) bool { return kind.ClusterScoped })
-	for i := range kinds {
-		kinds[i].OutsideNamespace = false
-	}
-	return kinds
-}
-
-// RemoveFrom is RemoveAll for the kinds of Namespaced. It removes what it may, and returns
-// an error that is Forbidden if that is not everything: then the Service stays, and shows
-// that something is left to those who cannot read the other kinds.
-func (a *Applier) RemoveFrom(ctx context.Context, backend, namespace string, keep ...manifests.Object) ([]string, error) {
-	var names []string
-	var forbidden error
-	for _, kind := range Namespaced() {
-		if forbidden != nil && kind.GroupVersionKind == serviceKind {
-			break
-		}
-		found, err := a.removeKinds(ctx, a.live, []Kind{kind}, backend, namespace, keep)
-		switch {
-		case apierrors.IsForbidden(err):
-			forbidden = err
-		case err != nil:
-			return nil, err
-		}
-		names = append(names, found...)
-	}
-	return names, forbidden
 }
 
 // RemoveAdmission is RemoveAll for the kinds of Admission.

@@ -154,17 +154,7 @@ func clusterRoleBinding(s Serving, name, role, serviceAccount string) *rbacv1ac.
 	return rbacv1ac.ClusterRoleBinding(name).
 		WithLabels(s.SharedLabels()).
 		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName(role)).
-		WithSubjects(accounts(s, serviceAccount)...)
-}
-
-// accounts returns the ServiceAccount of that name in the serving namespace, and during a
-// move also in the previous one, whose pods answer requests until the move is finished.
-func accounts(s Serving, name string) []*rbacv1ac.SubjectApplyConfiguration {
-	subjects := []*rbacv1ac.SubjectApplyConfiguration{account(name, s.Namespace)}
-	if s.PreviousNamespace != "" {
-		subjects = append(subjects, account(name, s.PreviousNamespace))
-	}
-	return subjects
+		WithSubjects(account(serviceAccount, s.Namespace))
 }
 
 func roleRef(name string) *rbacv1ac.RoleRefApplyConfiguration {
@@ -207,5 +197,5 @@ func AuthReaderBinding(s Serving) *rbacv1ac.RoleBindingApplyConfiguration {
 	return rbacv1ac.RoleBinding(s.Name()+"-auth-reader", metav1.NamespaceSystem).
 		WithLabels(s.SharedLabels()).
 		WithRoleRef(roleRef(AuthReaderRole)).
-		WithSubjects(accounts(s, s.Name())...)
+		WithSubjects(account(s.Name(), s.Namespace))
 }

@@ -40,9 +40,6 @@ type Serving struct {
 	Namespace string
 	// Installation names the operator, by its namespace.
 	Installation string
-	// PreviousNamespace is where serving runs until a move to Namespace is finished, or
-	// empty.
-	PreviousNamespace string
 	// Image is the container image.
 	Image string
 	// KubeletPort is the port of the kubelets, for the NetworkPolicy.

@@ -141,7 +141,7 @@ func (s *reconcileState) isOnTrial(live *apiregistrationv1.APIService, record st
 // replacesOther reports whether an APIService is to move, and points to an implementation
 // that no MetricsBackend deployed: that of someone else, or of a spec.existing.
 func (s *reconcileState) replacesOther(live *apiregistrationv1.APIService) bool {
-	return s.moves(live) && !s.pointsToOurs(live) && !pointsToHolder(live)
+	return s.moves(live) && !s.pointsToServing(live) && !pointsToHolder(live)
 }
 
 // moves reports whether an APIService is another backend's, or someone else's, or does not

@@ -187,9 +187,7 @@ func (s *reconcileState) differingFields(live *apiregistrationv1.APIService, tar
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(desired.Labels)) {
-		// The installation is missing from an APIService of an earlier release, and another
-		// one's during a move.
-		if key != v1alpha1.LabelBackend && key != v1alpha1.LabelInstallation && live.Labels[key] != desired.Labels[key] {
+		if key != v1alpha1.LabelBackend && live.Labels[key] != desired.Labels[key] {
 			paths = append(paths, []string{"f:metadata", "f:labels", "f:" + key})
 		}
 	}

@@ -123,7 +123,6 @@ func phases() []phase {
 		{name: "register", run: (*Reconciler).register},
 		{name: "verify", run: (*Reconciler).verify},
 		{name: "undeploy", acts: true, run: (*Reconciler).undeploy},
-		{name: "leave", acts: true, run: (*Reconciler).leave},
 		{name: "sources", run: (*Reconciler).sources},
 		{name: "consumers", run: (*Reconciler).consumers},
 	}

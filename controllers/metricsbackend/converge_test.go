@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -92,16 +91,6 @@ func scenarios() map[string]scenario {
 		},
 		"from existing to serving": {
 			prepare: existingCluster, change: moveToServing, done: (*fakeCluster).isReady,
-			registered: []string{"v1", "v1beta1"},
-		},
-		"moved from another operator": {
-			prepare: func(fc *fakeCluster) { fc.reconcileUntil(fc.secondOperator(), fc.isReady) },
-			change:  func(fc *fakeCluster) { fc.assign(systemNamespace) },
-			done: func(fc *fakeCluster) bool {
-				// A new process reads from pods whose tokens they send before it takes a permission away.
-				return fc.isReady() && fc.backend().Status.Installation == v1alpha1.InstallationStatus{Namespace: systemNamespace} &&
-					!strings.Contains(fc.inventory(), "-scrape-by-serving")
-			},
 			registered: []string{"v1", "v1beta1"},
 		},
 		"authority rotated": {

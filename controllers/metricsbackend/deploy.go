@@ -161,15 +161,9 @@ func (r *Reconciler) stillNeeded(ctx context.Context, s *reconcileState) string 
 // stillRouted returns why some kube-apiserver may still send requests for the APIService
 // to our pods, although it points elsewhere, or "".
 func (r *Reconciler) stillRouted(ctx context.Context, s *reconcileState, name string) string {
-	return r.stillRoutedTo(ctx, s, stateKey{state: pointedAway, name: name}, s.pointsToServing)
-}
-
-// stillRoutedTo is stillRouted for the pods to which pointsThere says that an APIService
-// points. away is the state in which every kube-apiserver has seen the change.
-func (r *Reconciler) stillRoutedTo(ctx context.Context, s *reconcileState, away stateKey, pointsThere func(*apiregistrationv1.APIService) bool) string {
-	name := away.name
+	away := stateKey{state: pointedAway, name: name}
 	lagging, unreachable, err := r.Aggregator.Lagging(ctx, name, func(service *apiregistrationv1.APIService) bool {
-		return !pointsThere(service)
+		return !s.pointsToServing(service)
 	})
 	wait, why := aggregator.RoutingDelay, "points elsewhere in every kube-apiserver"
 	switch {

@@ -13,8 +13,7 @@
 //   - a reconciliation: controller.go (the phases), state.go (what they share), setup.go
 //     (watches and cache), errors.go, history.go (what is remembered between
 //     reconciliations, and grace periods)
-//   - several operators in one cluster: installation.go (package installation), move.go
-//     (from the namespace of one to that of another)
+//   - several operators in one cluster: installation.go (package installation)
 //   - the spec: validate.go, versions.go (the API versions that it names), conflict.go
 //     (versions that two backends name)
 //   - APIServices: ownership.go (whose they are), target.go (where they point to),

@@ -38,7 +38,7 @@ func (r *Reconciler) recordTransitions(s *reconcileState) {
 }
 
 func transitions(before, after *v1alpha1.MetricsBackendStatus) []transition {
-	events := append(versionTransitions(before, after), moveTransitions(before, after)...)
+	events := versionTransitions(before, after)
 	for _, c := range after.Conditions {
 		old := meta.FindStatusCondition(before.Conditions, c.Type)
 		if e := conditionTransition(old, &c); e != nil {
@@ -52,22 +52,6 @@ func transitions(before, after *v1alpha1.MetricsBackendStatus) []transition {
 		})
 	}
 	return events
-}
-
-func moveTransitions(before, after *v1alpha1.MetricsBackendStatus) []transition {
-	was, is := before.Installation.MovingFrom, after.Installation.MovingFrom
-	switch {
-	case is != "" && is != was:
-		return []transition{{
-			kind: corev1.EventTypeNormal, reason: "MoveStarted", action: "Move",
-			note: "moving from namespace " + is + " to the operator in namespace " + after.Installation.Namespace,
-		}}
-	case is == "" && was != "" && after.Installation.Namespace == before.Installation.Namespace:
-		return []transition{{
-			kind: corev1.EventTypeNormal, reason: "MoveFinished", action: "Move", note: "nothing of namespace " + was + " is used any more",
-		}}
-	}
-	return nil
 }
 
 func versionTransitions(before, after *v1alpha1.MetricsBackendStatus) []transition {

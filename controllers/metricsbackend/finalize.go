@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -160,9 +159,6 @@ func (s *reconcileState) possiblyRegistered() []string {
 // checkNamespace determines whether the serving namespace can be changed.
 func (r *Reconciler) checkNamespace(ctx context.Context, s *reconcileState) error {
 	s.namespace.unmanaged = !r.manages(s)
-	if err := r.observeMove(ctx, s); err != nil {
-		return err
-	}
 	exists, ends, err := readNamespace(ctx, r.Live, s.serving.Namespace)
 	s.namespace.gone = err == nil && (!exists || ends)
 	return err
@@ -182,16 +178,7 @@ func (r *Reconciler) removeChildren(ctx context.Context, s *reconcileState) ([]s
 			return nil, err
 		}
 	}
-	left, err := r.applier.RemoveAll(ctx, s.backend.Name, namespace, kept...)
-	if err != nil || len(left) > 0 {
-		return left, err
-	}
-	left, err = r.removeFromPrevious(ctx, s)
-	if apierrors.IsForbidden(err) {
-		klog.FromContext(ctx).Info("Leaving what served in the namespace from which the MetricsBackend was moved", "namespace", s.move.from, "err", err)
-		return nil, nil
-	}
-	return left, err
+	return r.applier.RemoveAll(ctx, s.backend.Name, namespace, kept...)
 }
 
 func (s *reconcileState) setDeleting(message string) {

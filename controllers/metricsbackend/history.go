@@ -57,8 +57,7 @@ const (
 	missingInDiscovery
 	// targetReady: the Service in detail has been ready to take over an APIService.
 	targetReady
-	// pointedAway: every kube-apiserver has seen an APIService point to other pods than ours,
-	// or than those in the namespace in detail.
+	// pointedAway: every kube-apiserver has seen an APIService point to other pods than ours.
 	pointedAway
 	// reportIgnored: the owner of the backend does not react to this operator's report.
 	reportIgnored

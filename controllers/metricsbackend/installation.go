@@ -33,34 +33,29 @@ func (r *Reconciler) manages(s *reconcileState) bool {
 
 // claim records this operator as the one that manages the backend. Nothing of the backend
 // but its finalizer is written before: of two operators that claim it, one gets a conflict.
-// The conditions of another operator end with the same write: Ready would end a wait for
-// the move before it has begun, and by Stalled a third operator may claim the backend, too.
+// The conditions of another operator end with the same write: by Stalled a third operator
+// may claim the backend, too.
 func (r *Reconciler) claim(ctx context.Context, s *reconcileState, decision installation.Decision) (ctrl.Result, error) {
-	klog.FromContext(ctx).Info("Managing the MetricsBackend from now on", "before", decision.Owner, "movingFrom", decision.Claim.MovingFrom)
-	s.backend.Status.Installation = decision.Claim
+	klog.FromContext(ctx).Info("Managing the MetricsBackend from now on", "before", decision.Owner)
+	s.backend.Status.Installation = v1alpha1.InstallationStatus{Namespace: r.Namespace}
 	s.requeueNow()
 	var err error
 	if s.backend.DeletionTimestamp.IsZero() {
 		s.initialize()
 		if decision.Owner != "" && decision.Owner != r.Namespace {
 			s.setReconciling(metav1.ConditionUnknown, v1alpha1.ReasonProgressing,
-				fmt.Sprintf("moving from the operator in namespace %s to the one in namespace %s", decision.Owner, r.Namespace))
+				fmt.Sprintf("the operator in namespace %s manages this MetricsBackend now, and the one in namespace %s did before", r.Namespace, decision.Owner))
 		}
 		err = r.addFinalizer(ctx, s)
 	}
 	return r.finish(ctx, s, err, nil)
 }
 
-// observeOther determines whether an operator that reported itself still runs, and is to be
-// reported. It is not if the user has said which one manages the backend.
+// observeOther removes an operator that reported itself from the status once it does not run.
 func (r *Reconciler) observeOther(ctx context.Context, s *reconcileState) {
 	recorded := &s.backend.Status.Installation
-	switch {
-	case recorded.Other == "":
-	case s.backend.Annotations[v1alpha1.AnnotationInstallation] == r.Namespace, !r.installation.Running(ctx, recorded.Other):
+	if recorded.Other != "" && !r.installation.Running(ctx, recorded.Other) {
 		recorded.Other = ""
-	default:
-		s.otherInstallation = recorded.Other
 	}
 }
 
@@ -96,8 +91,8 @@ func (r *Reconciler) leaveToOwner(ctx context.Context, s *reconcileState, decisi
 // report sets what an excluded operator has to write, and returns its message, or "" if
 // there is nothing to write. The owner makes a condition of status.installation.other, so
 // that the conditions have one writer. The excluded operator sets it, once, for an owner
-// that does not: one that does not run, is of an earlier release, or has lost its
-// permissions to another installation's ClusterRoleBinding.
+// that does not: one that does not run, or has lost its permissions to another
+// installation's ClusterRoleBinding.
 func (r *Reconciler) report(ctx context.Context, s *reconcileState, decision installation.Decision) string {
 	recorded := &s.backend.Status.Installation
 	announced := recorded.Other == r.Namespace
@@ -105,16 +100,16 @@ func (r *Reconciler) report(ctx context.Context, s *reconcileState, decision ins
 	unread := announced && s.condition(v1alpha1.ConditionReady).Status == metav1.ConditionTrue
 	ignored := s.history.streaks.Observe(stateKey{state: reportIgnored}, unread).Elapsed >= ownerTimeout
 	running := r.installation.Running(ctx, decision.Owner)
-	stalled, message := s.condition(v1alpha1.ConditionStalled), decision.Message(s.backend.Name, r.Namespace, running)
+	stalled, message := s.condition(v1alpha1.ConditionStalled), installation.Message(decision.Owner, r.Namespace, running)
 	switch {
 	case recorded.Other != "" && !announced && r.installation.Running(ctx, recorded.Other),
 		announced && stalled.Reason == v1alpha1.ReasonOtherInstallation && stalled.Message == message,
-		announced && running && (!decision.Recorded || !ignored),
+		announced && running && !ignored,
 		message == s.history.reported && s.now.Sub(s.history.reportedAt) < reportInterval && !ignored:
 		return ""
 	}
 	recorded.Other = r.Namespace
-	if announced || !running || !decision.Recorded {
+	if announced || !running {
 		s.backend.Status.ObservedGeneration = s.backend.Generation
 		s.setStalledCondition(&stalledError{v1alpha1.ReasonOtherInstallation, message})
 	}

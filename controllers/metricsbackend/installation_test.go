@@ -77,16 +77,11 @@ func (fc *fakeCluster) subjects() map[string]string {
 	return found
 }
 
-// allBoundTo returns the subjects of all bindings. Pods in two namespaces mean a move, during
-// which serving's own account may scrape, too.
-func allBoundTo(namespaces string) map[string]string {
-	bound := map[string]string{
-		"cluster": namespaces, "cluster-prober": namespaces, "cluster-scrape": namespaces, "cluster-auth-delegator": namespaces, "cluster-auth-reader": namespaces,
+// allBoundTo returns the subjects of all bindings.
+func allBoundTo(namespace string) map[string]string {
+	return map[string]string{
+		"cluster": namespace, "cluster-prober": namespace, "cluster-scrape": namespace, "cluster-auth-delegator": namespace, "cluster-auth-reader": namespace,
 	}
-	if strings.Contains(namespaces, " ") {
-		bound["cluster-scrape-by-serving"] = namespaces
-	}
-	return bound
 }
 
 // counting records the names of the calls that would write.
@@ -140,13 +135,12 @@ func TestTwoOperators(t *testing.T) {
 	for _, kind := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionReady} {
 		fc.wantCondition(kind, "", v1alpha1.ReasonOtherInstallation,
 			"the operator in namespace operator-ns manages this MetricsBackend, and the one in namespace second-ns changes nothing of it",
-			"uninstall one of the two", "kubectl annotate metricsbackend cluster metricsbackend.io/installation=operator-ns, or =second-ns")
+			"uninstall one of the two")
 	}
 	fc.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionTrue, "")
 }
 
-// The report ends with the second operator, or when the user says which one manages the
-// backend.
+// The report ends with the second operator.
 func TestSecondOperatorEnds(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*fakeCluster){
@@ -156,7 +150,6 @@ func TestSecondOperatorEnds(t *testing.T) {
 		"its Lease is gone": func(fc *fakeCluster) {
 			fc.delete(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: secondNamespace, Name: installation.LeaseName}})
 		},
-		"the annotation names the first": func(fc *fakeCluster) { fc.assign(systemNamespace) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			fc, first := ready(t)
@@ -178,38 +171,24 @@ func TestSecondOperatorEnds(t *testing.T) {
 	}
 }
 
-// assign sets the annotation that says which operator manages the backend.
-func (fc *fakeCluster) assign(namespace string) {
-	fc.t.Helper()
-	backend := fc.backend()
-	metav1.SetMetaDataAnnotation(&backend.ObjectMeta, v1alpha1.AnnotationInstallation, namespace)
-	fc.update(backend)
-}
-
-// The second operator reports itself by a condition of its own if the first one does not
-// run, or is of an earlier release, which knows nothing of it. It does so once.
+// The second operator reports itself by a condition of its own if the first one does not run,
+// or writes none. It does so once.
 func TestExcludedOperatorReports(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		setUp func(*fakeCluster)
 		// renews: the first one renews its Lease.
 		renews  bool
 		writes  int
 		message string
 	}{
 		"the first does not run": {
-			setUp: func(*fakeCluster) {}, writes: 1,
-			message: "the operator in namespace operator-ns manages this MetricsBackend, but does not run",
-		},
-		"the first is of an earlier release": {
-			setUp: (*fakeCluster).forgetInstallation, renews: true, writes: 1, message: "first update or stop the operator in operator-ns",
+			writes: 1, message: "the operator in namespace operator-ns manages this MetricsBackend, but does not run",
 		},
 		// Its ClusterRoleBinding names the second one now. The first write is for it to read.
-		"the first has no permissions any more": {setUp: func(*fakeCluster) {}, renews: true, writes: 2, message: "or say which one manages it"},
+		"the first has no permissions any more": {renews: true, writes: 2, message: "uninstall one of the two"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fc := prepared(t, "ready", becomeReady)
-			tc.setUp(fc)
 			before := fc.inventoryOf(systemNamespace)
 			var writes []string
 			second := fc.secondOperator(counting(&writes))
@@ -252,7 +231,7 @@ func TestOwnerStops(t *testing.T) {
 			fc.clock.Step(time.Minute)
 			mustReconcile(t, second)
 			fc.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonOtherInstallation, "does not run",
-				"delete namespace operator-ns", "kubectl annotate metricsbackend cluster metricsbackend.io/installation=second-ns")
+				"install the first one again, or delete namespace operator-ns")
 			for range 20 {
 				fc.clock.Step(time.Minute)
 				mustReconcile(t, second)
@@ -260,27 +239,9 @@ func TestOwnerStops(t *testing.T) {
 			if diff := cmp.Diff([]string{patchStatus, patchStatus}, writes); diff != "" {
 				t.Errorf("writes (-want +got):\n%s", diff)
 			}
-			fc.assign(secondNamespace)
+			fc.delete(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace}})
 			fc.reconcileUntil(second, fc.isReady)
 		})
-	}
-}
-
-// forgetInstallation leaves the cluster as an earlier release would: nothing is recorded.
-func (fc *fakeCluster) forgetInstallation() {
-	fc.t.Helper()
-	backend := fc.backend()
-	backend.Status.Installation = v1alpha1.InstallationStatus{}
-	fc.updateStatus(backend)
-	for _, service := range fc.apiServices() {
-		delete(service.Labels, v1alpha1.LabelInstallation)
-		fc.update(&service)
-	}
-	var bindings rbacv1.ClusterRoleBindingList
-	fc.list(&bindings)
-	for _, b := range bindings.Items {
-		delete(b.Labels, v1alpha1.LabelInstallation)
-		fc.update(&b)
 	}
 }
 
@@ -349,36 +310,26 @@ func TestOneOfTwoClaims(t *testing.T) {
 	}
 }
 
-// A record is found again: after an update from a release that has none, and after a
-// restore from a backup without the status.
+// A record is found again after a restore from a backup without the status.
 func TestInstallationIsFound(t *testing.T) {
 	t.Parallel()
-	for name, lose := range map[string]func(*fakeCluster){
-		"earlier release": (*fakeCluster).forgetInstallation,
-		"without a status": func(fc *fakeCluster) {
-			backend := fc.backend()
-			backend.Status = v1alpha1.MetricsBackendStatus{}
-			fc.updateStatus(backend)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			fc := prepared(t, "ready", becomeReady)
-			fc.renewLease(systemNamespace)
-			lose(fc)
-			second := fc.secondOperator()
-			mustReconcile(t, second)
-			if got := fc.inventoryOf(secondNamespace); len(got) > 0 {
-				t.Errorf("the second operator made %v", got)
-			}
-			first := fc.reconciler()
-			fc.reconcileRounds(first, 5)
-			if got := fc.backend().Status.Installation.Namespace; got != systemNamespace {
-				t.Errorf("managed by %q", got)
-			}
-			fc.wantInstallation(systemNamespace)
-			fc.reconcileUntil(first, fc.isReady)
-		})
+	fc := prepared(t, "ready", becomeReady)
+	fc.renewLease(systemNamespace)
+	backend := fc.backend()
+	backend.Status = v1alpha1.MetricsBackendStatus{}
+	fc.updateStatus(backend)
+	second := fc.secondOperator()
+	mustReconcile(t, second)
+	if got := fc.inventoryOf(secondNamespace); len(got) > 0 {
+		t.Errorf("the second operator made %v", got)
 	}
+	first := fc.reconciler()
+	fc.reconcileRounds(first, 5)
+	if got := fc.backend().Status.Installation.Namespace; got != systemNamespace {
+		t.Errorf("managed by %q", got)
+	}
+	fc.wantInstallation(systemNamespace)
+	fc.reconcileUntil(first, fc.isReady)
 }
 
 // wantInstallation checks the record on every object that is shared by the cluster.

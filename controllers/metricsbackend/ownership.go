@@ -70,7 +70,7 @@ func (r *Reconciler) findAPIService(ctx context.Context, s *reconcileState, gv s
 		return service, nil
 	case holder != "":
 		return service, r.checkBackend(ctx, s, gv, holder)
-	case s.pointsToOurs(service):
+	case s.pointsToServing(service):
 		return nil, newStalledError(v1alpha1.ReasonNotOwned,
 			"APIService %s points to this backend's Service, but lacks the label that makes it ours: put it back (kubectl label apiservice %s %s=%s)",
 			name, name, v1alpha1.LabelBackend, s.backend.Name)

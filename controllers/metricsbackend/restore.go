@@ -125,7 +125,7 @@ func (r *Reconciler) previousOwnerProblem(ctx context.Context, s *reconcileState
 // isRepointed reports whether another manager pointed an APIService with our label to a
 // Service that is neither ours nor spec.existing. An apply by others leaves our label.
 func (s *reconcileState) isRepointed(live *apiregistrationv1.APIService) bool {
-	if s.pointsToOurs(live) || !s.deploys() && pointsTo(live, s.target()) {
+	if s.pointsToServing(live) || !s.deploys() && pointsTo(live, s.target()) {
 		return false
 	}
 	for _, field := range [][]string{serviceNamespaceField, serviceNameField} {

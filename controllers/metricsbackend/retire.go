@@ -38,8 +38,10 @@ func (r *Reconciler) retire(ctx context.Context, s *reconcileState) error {
 	fresh := false
 	for _, name := range s.registeredNames() {
 		gv, ok := versionOf(name)
-		// Without their namespace our pods are gone.
-		podsGone := s.namespace.gone && s.pointsToServing(s.registered[name]) || s.move.gone && s.pointsToPrevious(s.registered[name])
+		podsGone, err := r.podsGone(ctx, s, s.registered[name])
+		if err != nil {
+			return err
+		}
 		if !ok || slices.Contains(s.versions.desired, gv) && !podsGone || storedVersion(&s.storedStatus, name).State == v1alpha1.APIServiceRetiring {
 			continue
 		}
@@ -97,6 +99,20 @@ func (r *Reconciler) retire(ctx context.Context, s *reconcileState) error {
 	s.setCondition(v1alpha1.ConditionStaleAPIServicesRemoved, metav1.ConditionTrue, v1alpha1.ReasonSucceeded,
 		"only desired versions are in discovery")
 	return nil
+}
+
+// podsGone reports whether an APIService points to pods of ours whose namespace is gone, or
+// is being deleted with them: that of serving, or that of an operator which managed the
+// backend before this one.
+func (r *Reconciler) podsGone(ctx context.Context, s *reconcileState, service *apiregistrationv1.APIService) (bool, error) {
+	switch {
+	case s.pointsToServing(service):
+		return s.namespace.gone, nil
+	case service.Labels[v1alpha1.LabelInstallation] == r.Namespace, !pointsToHolder(service):
+		return false, nil
+	}
+	exists, ends, err := readNamespace(ctx, r.Live, service.Spec.Service.Namespace)
+	return err == nil && (!exists || ends), err
 }
 
 // intents returns the versions that the stored status marks as retiring. They are retired
@@ -170,9 +186,6 @@ func (r *Reconciler) retireAPIService(ctx context.Context, s *reconcileState, na
 // stillRoutedIfDeployed is stillRouted for an APIService of another owner. Without pods
 // of ours nothing can be sent to them.
 func (r *Reconciler) stillRoutedIfDeployed(ctx context.Context, s *reconcileState, name string) (string, error) {
-	if why := r.stillRoutedToPrevious(ctx, s, name); why != "" {
-		return why, nil
-	}
 	if !s.namespace.usable() {
 		return "", nil
 	}
@@ -187,7 +200,7 @@ func (r *Reconciler) stillRoutedIfDeployed(ctx context.Context, s *reconcileStat
 // but points to our Service.
 func (s *reconcileState) owns(service *apiregistrationv1.APIService) bool {
 	holder := service.Labels[v1alpha1.LabelBackend]
-	return holder == s.backend.Name || holder == "" && s.pointsToOurs(service)
+	return holder == s.backend.Name || holder == "" && s.pointsToServing(service)
 }
 
 // stillInDiscovery returns where one of the versions, whose APIServices are gone, is
@@ -237,9 +250,6 @@ func (r *Reconciler) observe(ctx context.Context, s *reconcileState) error {
 			s.registered[service.Name] = service
 			if s.pointsToServing(service) {
 				s.history.streaks.Reset(stateKey{state: pointedAway, name: service.Name})
-			}
-			if s.pointsToPrevious(service) {
-				s.history.streaks.Reset(stateKey{state: pointedAway, name: service.Name, detail: s.move.from})
 			}
 		default:
 			s.others[service.Name] = service

@@ -43,10 +43,7 @@ func (s *reconcileState) scrapeAccount() string {
 // mayScrapeItself reports whether pods may send kubelets the token of their own account. Until
 // pods have reported, what was granted stays.
 func (r *Reconciler) mayScrapeItself(ctx context.Context, s *reconcileState) (bool, error) {
-	switch {
-	case s.serving.PreviousNamespace != "":
-		return true, nil // pods in the previous namespace are not read
-	case s.history.scrapeTokens != scrapeTokensUnknown:
+	if s.history.scrapeTokens != scrapeTokensUnknown {
 		return s.history.scrapeTokens == someOwn, nil
 	}
 	binding := inventory.Prototype(rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"))
@@ -96,7 +93,7 @@ func (s *reconcileState) observeScrapeTokens(logger klog.Logger) {
 // setScrapeTokens makes the next pass follow soon if it changes what is granted.
 func (s *reconcileState) setScrapeTokens(tokens scrapeTokens) {
 	s.history.scrapeTokens = tokens
-	if !s.outcome.blocked && s.serving.PreviousNamespace == "" && s.serving.OwnScrapes != (tokens == someOwn) {
+	if !s.outcome.blocked && s.serving.OwnScrapes != (tokens == someOwn) {
 		s.requeueWithin(progressMin)
 	}
 }

@@ -147,8 +147,8 @@ func (r *Reconciler) otherBackends(ctx context.Context, _ client.Object) []recon
 // backendsIn returns the backends that use the namespace.
 func (r *Reconciler) backendsIn(ctx context.Context, namespace client.Object) []reconcile.Request {
 	return r.backendsWhere(ctx, func(backend *v1alpha1.MetricsBackend) bool {
-		existing, operator := backend.Spec.Existing, backend.Status.Installation
-		return operator.Namespace == namespace.GetName() || operator.MovingFrom == namespace.GetName() || cmp.Or(backend.Spec.Namespace, r.Namespace) == namespace.GetName() || existing != nil && existing.Service.Namespace == namespace.GetName()
+		existing := backend.Spec.Existing
+		return backend.Status.Installation.Namespace == namespace.GetName() || cmp.Or(backend.Spec.Namespace, r.Namespace) == namespace.GetName() || existing != nil && existing.Service.Namespace == namespace.GetName()
 	})
 }
 
@@ -180,8 +180,7 @@ func installationChanged() predicate.Funcs {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*v1alpha1.MetricsBackend)
 		after, isBackend := e.ObjectNew.(*v1alpha1.MetricsBackend)
-		return ok && isBackend && (before.Status.Installation != after.Status.Installation ||
-			before.Annotations[v1alpha1.AnnotationInstallation] != after.Annotations[v1alpha1.AnnotationInstallation])
+		return ok && isBackend && before.Status.Installation != after.Status.Installation
 	}}
 }
 

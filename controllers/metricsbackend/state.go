@@ -35,13 +35,8 @@ type reconcileState struct {
 	history *history
 	serving manifests.Serving
 
-	// otherInstallation names another operator that would manage the backend, too, or is
-	// empty.
-	otherInstallation string
 	// namespace is that of serving pods, by validate.
 	namespace namespaceState
-	// move is from the namespace of another operator, by validate.
-	move moveState
 	// registered are the live APIServices that we own, with or without our label, by
 	// name, by observe, retire and register. It is nil until observe has read them.
 	registered map[string]*apiregistrationv1.APIService
@@ -137,14 +132,13 @@ func (r *Reconciler) newState(cached *v1alpha1.MetricsBackend) *reconcileState {
 			desired: desiredVersions(spec), kept: map[string]bool{}, foreign: map[string]*apiregistrationv1.APIService{},
 		},
 		probed: probeState{recovering: map[schema.GroupVersion]string{}},
-		move:   moveState{from: backend.Status.Installation.MovingFrom},
 		serving: manifests.Serving{
 			Backend:      backend.Name,
 			Namespace:    spec.Namespace,
-			Installation: r.Namespace, PreviousNamespace: backend.Status.Installation.MovingFrom,
-			Image:       cmp.Or(spec.Serving.Image, r.ServingImage),
-			KubeletPort: v1alpha1.DefaultKubeletPort,
-			Spec:        spec.Serving,
+			Installation: r.Namespace,
+			Image:        cmp.Or(spec.Serving.Image, r.ServingImage),
+			KubeletPort:  v1alpha1.DefaultKubeletPort,
+			Spec:         spec.Serving,
 
 			Sources:         spec.Sources,
 			Scrapes:         backend.ServesResourceMetrics(),

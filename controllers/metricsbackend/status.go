@@ -99,11 +99,8 @@ func (s *reconcileState) summarize(failed error) {
 			return
 		}
 	}
-	if other := s.otherInstallation; other != "" {
-		s.setStalledCondition(&stalledError{
-			v1alpha1.ReasonOtherInstallation,
-			installation.Decision{Owner: status.Installation.Namespace, Recorded: true}.Message(s.backend.Name, other, true),
-		})
+	if other := status.Installation.Other; other != "" {
+		s.setStalledCondition(&stalledError{v1alpha1.ReasonOtherInstallation, installation.Message(status.Installation.Namespace, other, true)})
 		return
 	}
 	rules := s.condition(v1alpha1.ConditionRulesReady)

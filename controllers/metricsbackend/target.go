@@ -41,17 +41,6 @@ func (s *reconcileState) pointsToServing(service *apiregistrationv1.APIService) 
 	return to != nil && to.Namespace == s.serving.Namespace && to.Name == s.serving.Name()
 }
 
-// pointsToPrevious is pointsToServing for the namespace from which the backend is moved.
-func (s *reconcileState) pointsToPrevious(service *apiregistrationv1.APIService) bool {
-	to := service.Spec.Service
-	return s.move.from != "" && to != nil && to.Namespace == s.move.from && to.Name == s.serving.Name()
-}
-
-// pointsToOurs reports whether an APIService points to pods of this backend.
-func (s *reconcileState) pointsToOurs(service *apiregistrationv1.APIService) bool {
-	return s.pointsToServing(service) || s.pointsToPrevious(service)
-}
-
 // pointsToHolder reports whether an APIService points to pods of the backend that its label
 // names.
 func pointsToHolder(service *apiregistrationv1.APIService) bool {

@@ -20,9 +20,6 @@ import (
 // validate checks what the CRD's schema cannot: that serving accepts the spec, and that
 // the spec fits the cluster.
 func (r *Reconciler) validate(ctx context.Context, s *reconcileState) error {
-	if err := r.observeMove(ctx, s); err != nil {
-		return err
-	}
 	if err := r.validateNamespace(ctx, s); err != nil {
 		return err
 	}

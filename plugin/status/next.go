@@ -84,7 +84,7 @@ func nextOf(b *Backend, condition, reason string) string {
 		return in("kubectl create namespace %s")
 	case v1alpha1.ReasonNamespaceTerminating:
 		return in("kubectl describe namespace %s")
-	case v1alpha1.ReasonNamespaceNotManaged, v1alpha1.ReasonForbidden, v1alpha1.ReasonMoveIncomplete, v1alpha1.ReasonAPICallFailed:
+	case v1alpha1.ReasonNamespaceNotManaged, v1alpha1.ReasonForbidden, v1alpha1.ReasonAPICallFailed:
 		// The log of each replica: only the leader's says why.
 		return "kubectl logs -n " + b.operatorNamespace() + " -l " + connection.OperatorLabel + " --tail=50"
 	case v1alpha1.ReasonSecretMissing, v1alpha1.ReasonCertificateInvalid, v1alpha1.ReasonCertificateExpired,

@@ -74,11 +74,11 @@ const (
 	trustedPrefix StateKey = "trusted/"
 	// podOutdated: a pod serves another certificate than the mounted one.
 	podOutdated StateKey = "podOutdated"
-	// Each with a namespace behind it: a Certificate of cert-manager was applied; its deletion was
-	// tried for long enough, or there was none; it cannot be read or deleted.
-	certificateApplied         StateKey = "certificateApplied/"
-	certificateDeletionTried   StateKey = "certificateDeletionTried/"
-	certificateDeletionFailing StateKey = "certificateDeletionFailing/"
+	// A Certificate of cert-manager was applied; its deletion was tried for long enough, or there
+	// was none; it cannot be read or deleted.
+	certificateApplied         StateKey = "certificateApplied"
+	certificateDeletionTried   StateKey = "certificateDeletionTried"
+	certificateDeletionFailing StateKey = "certificateDeletionFailing"
 )
 
 // recheck is when pods are probed again after the certificate was replaced.
@@ -225,7 +225,7 @@ func (c *Certificate) Secrets() []manifests.Object {
 	if c.mode() == v1alpha1.CertificatesManaged || c.signedByUs() {
 		keep = append(keep, manifests.CASecret(serving, manifests.Authorities{}))
 	}
-	if c.mode() == v1alpha1.CertificatesCertManager || c.in.Streaks.Get(certificateDeletionFailing+StateKey(serving.Namespace)).Count > 0 {
+	if c.mode() == v1alpha1.CertificatesCertManager || c.in.Streaks.Get(certificateDeletionFailing).Count > 0 {
 		keep = append(keep, manifests.IssuedSecret(serving))
 	}
 	if provided := serving.Spec.Certificates.Secret; provided != nil {

@@ -41,8 +41,8 @@ func (c *Certificate) issuedSecret(ctx context.Context) (*corev1.Secret, *Unusab
 		case err != nil:
 			return nil, nil, err
 		}
-		c.in.Streaks.Observe(certificateApplied+StateKey(serving.Namespace), true)
-		c.in.Streaks.Reset(certificateDeletionFailing + StateKey(serving.Namespace))
+		c.in.Streaks.Observe(certificateApplied, true)
+		c.in.Streaks.Reset(certificateDeletionFailing)
 	}
 	secret, err := c.readSecret(ctx, serving.IssuedSecretName())
 	if err != nil {
@@ -109,20 +109,19 @@ const (
 // the Certificate stays until a later try succeeds, and the caller must keep what is returned: its Secret, which
 // cert-manager would issue again.
 func (r *Reconciler) DeleteCertManagerCertificate(ctx context.Context, serving manifests.Serving, streaks *debounce.Tracker[StateKey]) ([]manifests.Object, error) {
-	in := StateKey(serving.Namespace)
-	tried, failing := streaks.Get(certificateDeletionTried+in), streaks.Get(certificateDeletionFailing+in)
-	if tried.Count == 0 || streaks.Get(certificateApplied+in).Count > 0 || failing.Count > 0 && tried.Elapsed >= certificateDeletionRetry {
+	tried, failing := streaks.Get(certificateDeletionTried), streaks.Get(certificateDeletionFailing)
+	if tried.Count == 0 || streaks.Get(certificateApplied).Count > 0 || failing.Count > 0 && tried.Elapsed >= certificateDeletionRetry {
 		err := r.deleteCertificate(ctx, serving)
-		failing = streaks.Observe(certificateDeletionFailing+in, err != nil)
+		failing = streaks.Observe(certificateDeletionFailing, err != nil)
 		switch {
 		case err != nil && failing.Elapsed < certificateDeletionGrace:
 			return nil, err
 		case err != nil:
 			klog.FromContext(ctx).Error(err, "Going on without the deletion of the Certificate of cert-manager, its Secret stays")
 		}
-		streaks.Reset(certificateApplied + in)
-		streaks.Reset(certificateDeletionTried + in)
-		streaks.Observe(certificateDeletionTried+in, true)
+		streaks.Reset(certificateApplied)
+		streaks.Reset(certificateDeletionTried)
+		streaks.Observe(certificateDeletionTried, true)
 	}
 	if failing.Count > 0 {
 		return []manifests.Object{manifests.IssuedSecret(serving)}, nil

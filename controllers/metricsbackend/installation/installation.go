@@ -55,76 +55,34 @@ const (
 // Decision is the standing of an installation, and what it follows from.
 type Decision struct {
 	Standing Standing
-	// Owner names the installation that manages the backend, unless Claims.
+	// Owner names the installation that manages the backend, or did until it is claimed; or
+	// is empty.
 	Owner string
-	// Recorded: the owner has recorded itself. An operator of an earlier release does not,
-	// and knows nothing of others.
-	Recorded bool
-	// Claim is the record to write.
-	Claim v1alpha1.InstallationStatus
 }
 
 // Decide returns the standing of this installation. manages is whether it may deploy
 // serving into the namespace that the backend has with this operator.
 func (i *Installation) Decide(ctx context.Context, backend *v1alpha1.MetricsBackend, manages bool) (Decision, error) {
-	stored, wanted := backend.Status.Installation, backend.Annotations[v1alpha1.AnnotationInstallation]
-	if stored.Namespace == i.Namespace {
-		return Decision{Standing: Manages, Owner: i.Namespace, Recorded: true}, nil
+	if backend.Status.Installation.Namespace == i.Namespace {
+		return Decision{Manages, i.Namespace}, nil
 	}
-	owner, recorded, err := i.owner(ctx, backend)
-	if err != nil {
+	owner, err := i.owner(ctx, backend)
+	switch {
+	case err != nil:
 		return Decision{}, err
-	}
-	d := Decision{Owner: owner, Recorded: recorded}
-	if owner == i.Namespace {
-		// Its record was lost, or it is the successor of an earlier release.
-		d.Standing, d.Claim = Claims, v1alpha1.InstallationStatus{Namespace: i.Namespace}
-		return d, nil
-	}
-	if wanted != "" && wanted != i.Namespace && (wanted == owner || i.Running(ctx, wanted)) {
-		d.Standing = Uninvolved
-		return d, nil
-	}
-	if owner == "" {
-		d.Standing, d.Claim = Claims, v1alpha1.InstallationStatus{Namespace: i.Namespace}
-		return d, nil
+	case owner == "", owner == i.Namespace: // new, or its record was lost
+		return Decision{Claims, owner}, nil
 	}
 	ended, err := i.ended(ctx, owner)
-	if err != nil {
-		return Decision{}, err
-	}
 	switch {
-	case ended, manages && cannotManage(backend),
-		// One of an earlier release would go on.
-		wanted == i.Namespace && !movesElsewhere(stored, i.Namespace) && (recorded || !i.Running(ctx, owner)):
-		d.Standing, d.Claim = Claims, i.takeOver(backend, owner)
-	case !manages, stored.MovingFrom != "":
-		d.Standing = Uninvolved
-	default:
-		d.Standing = Excluded
+	case err != nil:
+		return Decision{}, err
+	case ended, manages && cannotManage(backend):
+		return Decision{Claims, owner}, nil
+	case !manages:
+		return Decision{Uninvolved, owner}, nil
 	}
-	return d, nil
-}
-
-// takeOver returns the record of a backend that another installation managed. Without
-// spec.namespace, serving moves from that one's namespace.
-func (i *Installation) takeOver(backend *v1alpha1.MetricsBackend, owner string) v1alpha1.InstallationStatus {
-	claim := v1alpha1.InstallationStatus{Namespace: i.Namespace}
-	switch from := backend.Status.Installation.MovingFrom; {
-	case backend.Spec.Namespace != "":
-	case movesElsewhere(backend.Status.Installation, i.Namespace):
-		// The owner's namespace has ended during a move, and requests may still go to the
-		// one before.
-		claim.MovingFrom = from
-	default:
-		claim.MovingFrom = owner
-	}
-	return claim
-}
-
-// movesElsewhere reports whether a move is unfinished that is not from this namespace.
-func movesElsewhere(stored v1alpha1.InstallationStatus, namespace string) bool {
-	return stored.MovingFrom != "" && stored.MovingFrom != namespace
+	return Decision{Excluded, owner}, nil
 }
 
 // cannotManage reports whether the backend's operator has found that it may not deploy
@@ -151,20 +109,12 @@ func (i *Installation) ended(ctx context.Context, name string) (bool, error) {
 
 // Message describes two installations of which only the owner manages the backend, and what
 // a user can do. Both report the same text.
-func (d Decision) Message(backend, other string, ownerRuns bool) string {
+func Message(owner, other string, ownerRuns bool) string {
 	const see = "docs/lifecycle.md#two-operators"
-	runs := ""
 	if !ownerRuns {
-		runs = ", but does not run"
+		return fmt.Sprintf("the operator in namespace %[1]s manages this MetricsBackend, but does not run, and the one in namespace %[2]s changes nothing of it: "+
+			"install the first one again, or delete namespace %[1]s, and the second one takes over (%[3]s)", owner, other, see)
 	}
-	state := fmt.Sprintf("the operator in namespace %s manages this MetricsBackend%s, and the one in namespace %s changes nothing of it", d.Owner, runs, other)
-	annotate := fmt.Sprintf("kubectl annotate metricsbackend %s %s=", backend, v1alpha1.AnnotationInstallation)
-	switch {
-	case !ownerRuns:
-		return fmt.Sprintf("%s: install the first one again, delete namespace %s, or move it to the second one (%s%s; %s)", state, d.Owner, annotate, other, see)
-	case !d.Recorded:
-		return fmt.Sprintf("%s: uninstall one of the two, or, to move it to namespace %s, first update or stop the operator in %s, whose release would go on (%s)",
-			state, other, d.Owner, see)
-	}
-	return fmt.Sprintf("%s: uninstall one of the two, or say which one manages it (%s%s, or =%s, to which it moves then; %s)", state, annotate, d.Owner, other, see)
+	return fmt.Sprintf("the operator in namespace %s manages this MetricsBackend, and the one in namespace %s changes nothing of it: uninstall one of the two (%s)",
+		owner, other, see)
 }

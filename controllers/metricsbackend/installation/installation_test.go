@@ -51,122 +51,45 @@ func lease(namespace string) *coordinationv1.Lease {
 	}
 }
 
-// binding is that of an earlier release, which serves in the namespace.
-func binding(namespace string) *rbacv1.ClusterRoleBinding {
-	return &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "metrics-serving-cluster", Labels: map[string]string{v1alpha1.LabelBackend: "cluster"}},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "metrics-serving-cluster"}},
-	}
-}
-
 func TestDecide(t *testing.T) {
 	const own, other, third = "own", "other", "third"
-	claims := func(owner string, recorded bool, movingFrom string) Decision {
-		return Decision{Standing: Claims, Owner: owner, Recorded: recorded, Claim: v1alpha1.InstallationStatus{Namespace: own, MovingFrom: movingFrom}}
-	}
-	labelled := func(object client.Object) client.Object {
-		labels := object.GetLabels()
-		labels[v1alpha1.LabelInstallation] = other
-		object.SetLabels(labels)
-		return object
-	}
-	apiService := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{
-		Name: "v1.metrics.k8s.io", Labels: map[string]string{v1alpha1.LabelBackend: "cluster"},
-	}}
+	labels := map[string]string{v1alpha1.LabelBackend: "cluster", v1alpha1.LabelInstallation: other}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "metrics-serving-cluster", Labels: labels}}
+	apiService := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: "v1.metrics.k8s.io", Labels: labels}}
+	ofSomeone := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "metrics-serving-cluster", Labels: map[string]string{v1alpha1.LabelInstallation: other}}}
+	ofOwn := binding.DeepCopy()
+	ofOwn.Labels[v1alpha1.LabelInstallation] = own
+	terminating := namespace(other)
+	terminating.Finalizers, terminating.DeletionTimestamp = []string{"kubernetes"}, &metav1.Time{Time: start}
 	cases := map[string]struct {
-		stored v1alpha1.InstallationStatus
-		// wanted is the annotation, spec the field spec.namespace.
-		wanted, spec string
+		// stored is the owner in the status, spec the field spec.namespace.
+		stored, spec string
 		// unmanaged: this operator may not deploy into the namespace; stalled: the other one
 		// has found that of itself.
 		unmanaged, stalled bool
 		objects            []client.Object
 		want               Decision
 	}{
-		"its own": {
-			stored: v1alpha1.InstallationStatus{Namespace: own}, want: Decision{Standing: Manages, Owner: own, Recorded: true},
-		},
-		"its own, assigned to another that has not claimed it": {
-			stored: v1alpha1.InstallationStatus{Namespace: own}, wanted: other, want: Decision{Standing: Manages, Owner: own, Recorded: true},
-		},
-		"new": {want: claims("", false, "")},
-		"new, assigned to another that runs": {
-			wanted: other, objects: []client.Object{namespace(other), lease(other)}, want: Decision{Standing: Uninvolved},
-		},
-		"new, assigned to one that there is not": {wanted: third, want: claims("", false, "")},
-		"its own of an earlier release":          {objects: []client.Object{binding(own)}, want: claims(own, false, "")},
-		"of another": {
-			stored: v1alpha1.InstallationStatus{Namespace: other}, objects: []client.Object{namespace(other)},
-			want: Decision{Standing: Excluded, Owner: other, Recorded: true},
-		},
-		"of another of an earlier release": {
-			objects: []client.Object{namespace(other), binding(other)},
-			want:    Decision{Standing: Excluded, Owner: other},
-		},
-		"of another, by the label of a binding": {
-			objects: []client.Object{namespace(other), labelled(binding(own))},
-			want:    Decision{Standing: Excluded, Owner: other, Recorded: true},
-		},
-		"of another, by the label of an APIService": {
-			objects: []client.Object{namespace(other), labelled(apiService)},
-			want:    Decision{Standing: Excluded, Owner: other, Recorded: true},
-		},
-		"of an earlier release, with spec.namespace": {
-			spec: third, objects: []client.Object{binding(third)}, want: claims("", false, ""),
-		},
-		"of another whose namespace is gone": {
-			stored: v1alpha1.InstallationStatus{Namespace: other},
-			want:   claims(other, true, other),
-		},
-		"of another whose namespace is gone, and spec.namespace": {
-			stored: v1alpha1.InstallationStatus{Namespace: other}, spec: third,
-			want: claims(other, true, ""),
-		},
-		"of another whose namespace went in the middle of a move": {
-			stored: v1alpha1.InstallationStatus{Namespace: other, MovingFrom: third}, want: claims(other, true, third),
-		},
-		"assigned to this one": {
-			stored: v1alpha1.InstallationStatus{Namespace: other}, wanted: own, objects: []client.Object{namespace(other), lease(other)},
-			want: claims(other, true, other),
-		},
-		"assigned to this one, while it moves to the other from here": {
-			stored: v1alpha1.InstallationStatus{Namespace: other, MovingFrom: own}, wanted: own, objects: []client.Object{namespace(other)},
-			want: claims(other, true, other),
-		},
-		"assigned to this one, while it moves to the other from elsewhere": {
-			stored: v1alpha1.InstallationStatus{Namespace: other, MovingFrom: third}, wanted: own, objects: []client.Object{namespace(other)},
-			want: Decision{Standing: Uninvolved, Owner: other, Recorded: true},
-		},
-		"assigned to this one, but an earlier release runs": {
-			wanted: own, objects: []client.Object{namespace(other), binding(other), lease(other)}, want: Decision{Standing: Excluded, Owner: other},
-		},
-		"assigned to this one, and an earlier release has stopped": {
-			wanted: own, objects: []client.Object{namespace(other), binding(other)}, want: claims(other, false, other),
-		},
-		"assigned to the one that has it": {
-			stored: v1alpha1.InstallationStatus{Namespace: other}, wanted: other, objects: []client.Object{namespace(other)},
-			want: Decision{Standing: Uninvolved, Owner: other, Recorded: true},
-		},
-		"moved away from here": {
-			stored: v1alpha1.InstallationStatus{Namespace: other, MovingFrom: own}, objects: []client.Object{namespace(other)},
-			want: Decision{Standing: Uninvolved, Owner: other, Recorded: true},
-		},
+		"its own":                               {stored: own, want: Decision{Manages, own}},
+		"new":                                   {want: Decision{Claims, ""}},
+		"new, beside a binding of someone":      {objects: []client.Object{ofSomeone}, want: Decision{Claims, ""}},
+		"its own, by the label of a binding":    {objects: []client.Object{ofOwn}, want: Decision{Claims, own}},
+		"of another":                            {stored: other, objects: []client.Object{namespace(other)}, want: Decision{Excluded, other}},
+		"of another, by the label of a binding": {objects: []client.Object{namespace(other), binding}, want: Decision{Excluded, other}},
+		"of another, by the label of an APIService":   {objects: []client.Object{namespace(other), apiService}, want: Decision{Excluded, other}},
+		"of another whose namespace is gone":          {stored: other, want: Decision{Claims, other}},
+		"of another whose namespace is being deleted": {stored: other, objects: []client.Object{terminating}, want: Decision{Claims, other}},
 		"of another, in a namespace that is not for this one": {
-			stored: v1alpha1.InstallationStatus{Namespace: other}, spec: third, unmanaged: true, objects: []client.Object{namespace(other)},
-			want: Decision{Standing: Uninvolved, Owner: other, Recorded: true},
+			stored: other, spec: third, unmanaged: true, objects: []client.Object{namespace(other)}, want: Decision{Uninvolved, other},
 		},
 		"of another that may not deploy": {
-			stored: v1alpha1.InstallationStatus{Namespace: other}, spec: third, stalled: true, objects: []client.Object{namespace(other)},
-			want: claims(other, true, ""),
+			stored: other, spec: third, stalled: true, objects: []client.Object{namespace(other)}, want: Decision{Claims, other},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			backend := &v1alpha1.MetricsBackend{ObjectMeta: metav1.ObjectMeta{Name: "cluster", Generation: 1}}
-			backend.Spec.Namespace, backend.Status.Installation = tc.spec, tc.stored
-			if tc.wanted != "" {
-				backend.Annotations = map[string]string{v1alpha1.AnnotationInstallation: tc.wanted}
-			}
+			backend.Spec.Namespace, backend.Status.Installation.Namespace = tc.spec, tc.stored
 			if tc.stalled {
 				backend.Status.Conditions = []metav1.Condition{{
 					Type: v1alpha1.ConditionStalled, Reason: v1alpha1.ReasonNamespaceNotManaged, ObservedGeneration: 1,
