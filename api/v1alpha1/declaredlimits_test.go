@@ -6,7 +6,6 @@ package v1alpha1
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -41,12 +40,6 @@ func TestLimitMetrics(t *testing.T) {
 		}
 		return all
 	}
-	large := func(all []*ExternalMetric) []*ExternalMetric {
-		for _, m := range all {
-			m.Spec.Query = strings.Repeat("x", LargeMetric)
-		}
-		return all
-	}
 	tests := map[string]struct {
 		objects []*ExternalMetric
 		// used are the numbers of metrics that are used, by namespace, and last the youngest
@@ -54,17 +47,12 @@ func TestLimitMetrics(t *testing.T) {
 		used map[string]int
 		last string
 	}{
-		"none":                           {objects: nil, used: map[string]int{}},
-		"as many as possible":            {objects: several("shop", MaxMetricsPerNamespace), used: map[string]int{"shop": 1000}, last: "m0999"},
-		"too many in a namespace":        {objects: append(several("shop", 1002), several("zoo", 2)...), used: map[string]int{"shop": 1000, "zoo": 2}, last: "m0999"},
-		"whatever the order":             {objects: reversed(several("shop", 1002)), used: map[string]int{"shop": 1000}, last: "m0999"},
-		"by name if they are as old":     {objects: reversed(sameAge(several("shop", 1002))), used: map[string]int{"shop": 1000}, last: "m0999"},
-		"too many in all":                {objects: append(manyNamespaces(5, 1000), several("shop", 10)...), used: map[string]int{"n0000": 998, "n0001": 998, "n0002": 998, "n0003": 998, "n0004": 998, "shop": 10}, last: "m0009"},
-		"as many large ones as possible": {objects: append(large(several("shop", 50)), several("zoo", 2)...), used: map[string]int{"shop": 50, "zoo": 2}, last: "m0049"},
-		"too many large ones":            {objects: append(large(several("shop", 60)), large(several("zoo", 2))...), used: map[string]int{"shop": 50, "zoo": 2}, last: "m0049"},
-		"large ones that are left out take no place": {
-			objects: append(large(several("shop", 60)), several("shop", 1060)[60:]...), used: map[string]int{"shop": 1000}, last: "m1009",
-		},
+		"none":                         {objects: nil, used: map[string]int{}},
+		"as many as possible":          {objects: several("shop", MaxMetricsPerNamespace), used: map[string]int{"shop": 1000}, last: "m0999"},
+		"too many in a namespace":      {objects: append(several("shop", 1002), several("zoo", 2)...), used: map[string]int{"shop": 1000, "zoo": 2}, last: "m0999"},
+		"whatever the order":           {objects: reversed(several("shop", 1002)), used: map[string]int{"shop": 1000}, last: "m0999"},
+		"by name if they are as old":   {objects: reversed(sameAge(several("shop", 1002))), used: map[string]int{"shop": 1000}, last: "m0999"},
+		"too many in all":              {objects: append(manyNamespaces(5, 1000), several("shop", 10)...), used: map[string]int{"n0000": 998, "n0001": 998, "n0002": 998, "n0003": 998, "n0004": 998, "shop": 10}, last: "m0009"},
 		"the largest namespaces first": {objects: append(append(several("a", 900), manyNamespaces(41, 100)...), several("shop", 500)...), used: map[string]int{"a": 450, "shop": 450}, last: "m0449"},
 	}
 	for name, tc := range tests {
@@ -98,34 +86,4 @@ func TestLimitMetrics(t *testing.T) {
 			t.Errorf("%d are used and %d are not", len(used), len(rest))
 		}
 	})
-}
-
-func TestDropSpec(t *testing.T) {
-	query := func(size int) DeclaredMetricSpec { return DeclaredMetricSpec{Query: strings.Repeat("x", size)} }
-	tests := map[string]struct {
-		metric interface {
-			IsLarge() bool
-			DropSpec()
-		}
-		large bool
-	}{
-		"a small CustomMetric":      {&CustomMetric{Spec: CustomMetricSpec{DeclaredMetricSpec: query(LargeMetric - 1)}}, false},
-		"a large CustomMetric":      {&CustomMetric{Spec: CustomMetricSpec{DeclaredMetricSpec: query(LargeMetric)}}, true},
-		"a small ExternalMetric":    {&ExternalMetric{Spec: ExternalMetricSpec{DeclaredMetricSpec: query(LargeMetric - 3), Labels: map[string]string{"a": "b"}}}, false},
-		"a large ExternalMetric":    {&ExternalMetric{Spec: ExternalMetricSpec{DeclaredMetricSpec: query(LargeMetric)}}, true},
-		"labels make it large, too": {&ExternalMetric{Spec: ExternalMetricSpec{DeclaredMetricSpec: query(LargeMetric - 2), Labels: map[string]string{"a": "b"}}}, true},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			for range 3 {
-				if got := tc.metric.IsLarge(); got != tc.large {
-					t.Errorf("large: %t, want %t", got, tc.large)
-				}
-				tc.metric.DropSpec()
-				if strings.Contains(fmt.Sprintf("%v", tc.metric), "x") {
-					t.Error("the query was not dropped")
-				}
-			}
-		})
-	}
 }

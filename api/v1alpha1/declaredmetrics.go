@@ -8,15 +8,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MaxQueryLength is the maximum length of a query or a query template in characters,
-// as in the schema.
+// MaxQueryLength is the maximum length of a rule's queries in characters, as in the schema.
 const MaxQueryLength = 16384
 
 // CustomMetric declares a metric of objects in its namespace, which is then served in
 // custom.metrics.k8s.io. It takes precedence over rules of the MetricsBackend for the
 // same metric of the same resource. At most 1000 of a namespace are used, the oldest ones,
-// of them at most 50 with a query of 1025 bytes or more, and at most 5000 of the cluster,
-// but at least one of each namespace: then fewer of the namespaces that have most.
+// and at most 5000 of the cluster, but at least one of each namespace: then fewer of the
+// namespaces that have most.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -59,8 +58,8 @@ type CustomMetricList struct {
 // ExternalMetric declares a metric that describes no object, which is then served in
 // its namespace in external.metrics.k8s.io. It takes precedence over rules of the
 // MetricsBackend for the same metric. At most 1000 of a namespace are used, the oldest ones,
-// of them at most 50 with 1025 bytes or more of query and labels, and at most 5000 of the
-// cluster, but at least one of each namespace: then fewer of the namespaces that have most.
+// and at most 5000 of the cluster, but at least one of each namespace: then fewer of the
+// namespaces that have most.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -119,9 +118,14 @@ type DeclaredMetricSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Source string `json:"source,omitempty"`
 
+	// The rules of both specs limit it to MaxDeclaredSize, and say what to do, which the error
+	// of maxLength does not.
+
 	// Query in the source's language, such as PromQL. It selects only series of this
 	// namespace, unless the MetricsBackend allows more
-	// (spec.sources[].prometheus.tenancy).
+	// (spec.sources[].prometheus.tenancy). At most 2048 bytes, with the labels of an
+	// ExternalMetric. A longer query needs a rule in the MetricsBackend, or a recording
+	// rule of the source.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
@@ -152,6 +156,7 @@ type DeclaredMetricSpec struct {
 
 // CustomMetricSpec has a query and the objects that its values describe.
 //
+// +kubebuilder:validation:XValidation:rule="size(bytes(self.query)) <= 2048",message="query must have at most 2048 bytes: ask an administrator for a rule in the MetricsBackend, or record the result at the source (a recording rule) and query that"
 // +kubebuilder:validation:XValidation:rule="!has(self.metricName) || !self.metricName.contains('/')",message="the name of a custom metric must not hold a slash, since it is one part of a path: choose another metricName"
 type CustomMetricSpec struct {
 	DeclaredMetricSpec `json:",inline"`
@@ -205,6 +210,7 @@ type DescribedObjects struct {
 
 // ExternalMetricSpec has a query and labels for its values.
 //
+// +kubebuilder:validation:XValidation:rule="size(bytes(self.query)) + (has(self.labels) ? self.labels.map(k, size(k) + size(self.labels[k])).sum() : 0) <= 2048",message="query and labels must have at most 2048 bytes: ask an administrator for a rule in the MetricsBackend, or record the result at the source (a recording rule) and query that"
 // +kubebuilder:validation:XValidation:rule="!has(self.metricName) || !self.metricName.contains('\\\\|')",message="metricName has the escape of a slash, which only clients write: write the slash itself"
 type ExternalMetricSpec struct {
 	DeclaredMetricSpec `json:",inline"`

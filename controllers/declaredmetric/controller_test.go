@@ -318,7 +318,7 @@ func TestTooManyMetrics(t *testing.T) {
 		w.poll(c)
 		w.clock.Step(pollInterval)
 	}
-	const message = "TooManyMetrics: there are more ExternalMetrics than are used: the oldest 1000 of a namespace, of them 50 with 1025 bytes or more of query and labels, and fewer if the cluster has more than 5000. Delete older ones that are not needed"
+	const message = "TooManyMetrics: there are more ExternalMetrics than are used: the oldest 1000 of a namespace, and fewer if the cluster has more than 5000. Delete older ones that are not needed"
 	if diff := cmp.Diff([]string{"Ready=False " + message, "Stalled=True " + message}, w.conditions("q0000")); diff != "" {
 		t.Errorf("the youngest (-want +got):\n%s", diff)
 	}

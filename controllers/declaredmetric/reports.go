@@ -89,8 +89,8 @@ var tooMany = map[string]*reports{kindCustom: reportsTooMany(kindCustom), kindEx
 
 func reportsTooMany(kind string) *reports {
 	return &reports{usable: true, problem: &problem{stalled: true, reason: v1alpha1.ReasonTooManyMetrics, message: fmt.Sprintf(
-		"there are more %ss than are used: the oldest %d of a namespace, of them %d with %d bytes or more of query and labels, and fewer if the cluster has more than %d. Delete older ones that are not needed",
-		kind, v1alpha1.MaxMetricsPerNamespace, v1alpha1.MaxLargeMetricsPerNamespace, v1alpha1.LargeMetric, v1alpha1.MaxMetrics)}}
+		"there are more %ss than are used: the oldest %d of a namespace, and fewer if the cluster has more than %d. Delete older ones that are not needed",
+		kind, v1alpha1.MaxMetricsPerNamespace, v1alpha1.MaxMetrics)}}
 }
 
 // readReports returns the reports of the ready pods, by kind.

@@ -25,8 +25,7 @@ const listPage = 500
 // status of one beyond the limits says so, only its identity and its age are kept.
 type metric struct {
 	metav1.ObjectMeta
-	kind  string
-	large bool
+	kind string
 	// told is set if the status says, for this generation, that the metric is beyond the limits.
 	told bool
 	// unused is set for a metric beyond the limits. Only Poll uses it.
@@ -37,16 +36,13 @@ type metric struct {
 
 var toldStatus = v1alpha1.DeclaredMetricStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}}}
 
-// IsLarge implements v1alpha1.LimitedMetric.
-func (m *metric) IsLarge() bool { return m.large }
-
 // newMetric returns the metric of an object, nil of any other.
 func newMetric(obj any) *metric {
 	switch o := obj.(type) {
 	case *v1alpha1.CustomMetric:
-		return &metric{ObjectMeta: trimMeta(&o.ObjectMeta), kind: kindCustom, large: o.IsLarge(), status: new(o.Status)}
+		return &metric{ObjectMeta: trimMeta(&o.ObjectMeta), kind: kindCustom, status: new(o.Status)}
 	case *v1alpha1.ExternalMetric:
-		return &metric{ObjectMeta: trimMeta(&o.ObjectMeta), kind: kindExternal, large: o.IsLarge(), status: new(o.Status)}
+		return &metric{ObjectMeta: trimMeta(&o.ObjectMeta), kind: kindExternal, status: new(o.Status)}
 	}
 	return nil
 }
@@ -55,11 +51,9 @@ func newMetric(obj any) *metric {
 func trim(obj runtime.Object) error {
 	switch o := obj.(type) {
 	case *v1alpha1.CustomMetric:
-		o.ObjectMeta = trimMeta(&o.ObjectMeta)
-		o.DropSpec()
+		o.ObjectMeta, o.Spec = trimMeta(&o.ObjectMeta), v1alpha1.CustomMetricSpec{}
 	case *v1alpha1.ExternalMetric:
-		o.ObjectMeta = trimMeta(&o.ObjectMeta)
-		o.DropSpec()
+		o.ObjectMeta, o.Spec = trimMeta(&o.ObjectMeta), v1alpha1.ExternalMetricSpec{}
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -245,11 +244,16 @@ func (c *Catalog) compileDescribes(d *declared, o *declaredObject) *problem {
 
 // declaredQuery returns the query, confined to the namespace if the source wants that.
 func declaredQuery(o *declaredObject, src *source) (expression, error) {
-	text := strings.TrimSpace(o.spec.Query)
 	// Manifests from a file were not validated by the schema.
-	if n := utf8.RuneCountInString(text); n > v1alpha1.MaxQueryLength {
-		return expression{}, fmt.Errorf("it has %d characters: at most %d are possible", n, v1alpha1.MaxQueryLength)
+	size := len(o.spec.Query)
+	for k, v := range o.labels {
+		size += len(k) + len(v)
 	}
+	if size > v1alpha1.MaxDeclaredSize {
+		return expression{}, fmt.Errorf("query and labels have %d bytes, and at most %d are possible: ask an administrator for a rule in the MetricsBackend, "+
+			"or record the result at the source (a recording rule) and query that", size, v1alpha1.MaxDeclaredSize)
+	}
+	text := strings.TrimSpace(o.spec.Query)
 	if text == "" {
 		return expression{}, fmt.Errorf("it is empty")
 	}

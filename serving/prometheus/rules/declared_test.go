@@ -115,8 +115,7 @@ func TestDeclaredMetricsThatAreWrong(t *testing.T) {
 	}{
 		"no PromQL":         {func(m *v1alpha1.CustomMetric) { m.Spec.Query = "sum(" }, ReasonInvalidQuery, "spec.query"},
 		"nothing":           {func(m *v1alpha1.CustomMetric) { m.Spec.Query = " \n" }, ReasonInvalidQuery, "empty"},
-		"too long":          {func(m *v1alpha1.CustomMetric) { m.Spec.Query = "up" + strings.Repeat(" ", 40000) + "+up" }, ReasonInvalidQuery, "at most 16384"},
-		"deep":              {func(m *v1alpha1.CustomMetric) { m.Spec.Query = strings.Repeat("-", 15000) + "up" }, ReasonInvalidQuery, "more than 1000 operators"},
+		"deep":              {func(m *v1alpha1.CustomMetric) { m.Spec.Query = strings.Repeat("-", 1500) + "up" }, ReasonInvalidQuery, "more than 1000 operators"},
 		"another namespace": {func(m *v1alpha1.CustomMetric) { m.Spec.Query = `up{namespace="kube-system"}` }, ReasonInvalidQuery, "another namespace"},
 		"info":              {func(m *v1alpha1.CustomMetric) { m.Spec.Query = `info(up)` }, ReasonInvalidQuery, "info()"},
 		"invalid values":    {func(m *v1alpha1.CustomMetric) { m.Spec.InvalidValues = "Skip" }, ReasonInvalidValuesPolicy, "spec.invalidValues"},
@@ -150,6 +149,29 @@ func TestDeclaredMetricsThatAreWrong(t *testing.T) {
 				t.Errorf("the other: %v, %+v", err, all[1])
 			}
 		})
+	}
+}
+
+// Query and labels of a declared metric, such as one from a file, are limited together, in bytes.
+func TestSizeOfDeclaredMetrics(t *testing.T) {
+	queryOf := func(size int) string { return "up" + strings.Repeat(" ", size-4) + "+1" }
+	long := customMetric("shop", "long", queryOf(v1alpha1.MaxDeclaredSize+1))
+	labeled := externalMetric("shop", "labeled", queryOf(v1alpha1.MaxDeclaredSize-9))
+	labeled.Spec.Labels = map[string]string{"queue": "größe"}
+	most := labeled.DeepCopy()
+	most.Name, most.Spec.Labels["queue"] = "most", "size"
+	c := newCatalog(t, backend(nil, nil))
+	c.Declare([]*v1alpha1.CustomMetric{long}, []*v1alpha1.ExternalMetric{labeled, most})
+	want := map[string]string{
+		"long": "spec.query: query and labels have 2049 bytes, and at most 2048 are possible: ask an administrator for a rule in the MetricsBackend, " +
+			"or record the result at the source (a recording rule) and query that",
+		"labeled": "spec.query: query and labels have 2051 bytes",
+		"most":    "",
+	}
+	for _, d := range c.Declared() {
+		if m := want[d.Name]; !strings.HasPrefix(d.Message, m) || (d.Reason == ReasonInvalidQuery) != (m != "") {
+			t.Errorf("%s: %s: %s", d.Name, d.Reason, d.Message)
+		}
 	}
 }
 
@@ -299,12 +321,12 @@ func TestLargeRegexps(t *testing.T) {
 	all := []*v1alpha1.ExternalMetric{externalMetric("shop", "rate", `rate(up{path=~"/api/[^/]+"}[5m])`)}
 	for i := range 50 {
 		piece := []string{"x{1000}", `\pL`, "(?i)[B-𞤀]"}[i%3]
-		all = append(all, externalMetric("hostile", fmt.Sprint("m", i), `sum(up{a=~'`+strings.Repeat(strings.ReplaceAll(piece, `\`, `\\`), 1500)+`'})`))
+		all = append(all, externalMetric("hostile", fmt.Sprint("m", i), `sum(up{a=~'`+strings.Repeat(strings.ReplaceAll(piece, `\`, `\\`), 150)+`'})`))
 	}
 	c := newCatalog(t, backend(nil, nil))
 	c.Declare(nil, all)
 	for _, d := range c.Declared() {
-		if want := map[bool]string{true: ReasonInvalidQuery}[d.Namespace == "hostile"]; d.Reason != want {
+		if want := map[bool]string{true: ReasonInvalidQuery}[d.Namespace == "hostile"]; d.Reason != want || want != "" && !strings.Contains(d.Message, "regular expressions") {
 			t.Errorf("%s %s: %q %s, want %q", d.Namespace, d.Name, d.Reason, d.Message, want)
 		}
 	}

@@ -32,9 +32,6 @@ type clusterWatcher struct {
 	external *objectInformer[*v1alpha1.ExternalMetric]
 	policies *objectInformer[*v1alpha1.ExternalMetricsPolicy]
 
-	largeCustom   *largeMetrics[*v1alpha1.CustomMetric]
-	largeExternal *largeMetrics[*v1alpha1.ExternalMetric]
-
 	// current is the MetricsBackend that was applied last; nil after its deletion.
 	current *v1alpha1.MetricsBackend
 
@@ -49,11 +46,7 @@ func newClusterWatcher(config *rest.Config, name string, apply func(context.Cont
 	if err != nil {
 		return nil, err
 	}
-	c := &clusterWatcher{
-		apply: apply, applyDefaults: applyDefaults, target: target,
-		largeCustom:   newLargeMetrics(client, "custommetrics", &v1alpha1.CustomMetric{}),
-		largeExternal: newLargeMetrics(client, "externalmetrics", &v1alpha1.ExternalMetric{}),
-	}
+	c := &clusterWatcher{apply: apply, applyDefaults: applyDefaults, target: target}
 	byName := fields.OneTermEqualSelector(metav1.ObjectNameField, name)
 	if c.backend, err = newCRInformer(client, "MetricsBackend "+name, "metricsbackends", byName, &v1alpha1.MetricsBackend{}, c.applyBackend); err != nil {
 		return nil, err
@@ -105,7 +98,7 @@ func (c *clusterWatcher) applyBackend(ctx context.Context, all []*v1alpha1.Metri
 }
 
 func (c *clusterWatcher) setCustom(ctx context.Context, all []*v1alpha1.CustomMetric) {
-	used := usedMetrics(ctx, c.custom, c.largeCustom, all)
+	used := limitMetrics(ctx, c.custom.what, all)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.declared.custom = used
@@ -113,27 +106,20 @@ func (c *clusterWatcher) setCustom(ctx context.Context, all []*v1alpha1.CustomMe
 }
 
 func (c *clusterWatcher) setExternal(ctx context.Context, all []*v1alpha1.ExternalMetric) {
-	used := usedMetrics(ctx, c.external, c.largeExternal, all)
+	used := limitMetrics(ctx, c.external.what, all)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.declared.external = used
 	c.target.Metrics(c.declared.custom, c.declared.external)
 }
 
-// usedMetrics returns the metrics that are used, with their specs. The operator sets a condition
-// on the rest. What cannot be read is tried again.
-func usedMetrics[T declaredMetric](ctx context.Context, informer *objectInformer[T], large *largeMetrics[T], all []T) []T {
-	logger := klog.FromContext(ctx)
+// limitMetrics returns the metrics that are used. The operator sets a condition on the rest.
+func limitMetrics[T metaObject](ctx context.Context, what string, all []T) []T {
 	used, rest := v1alpha1.LimitMetrics(all)
 	if len(rest) > 0 {
-		logger.V(2).Info("There are more "+informer.what+" than are used", "used", len(used), "unused", len(rest))
+		klog.FromContext(ctx).V(2).Info("There are more "+what+" than are used", "used", len(used), "unused", len(rest))
 	}
-	complete, err := large.complete(ctx, used)
-	if err != nil && ctx.Err() == nil {
-		logger.Error(err, "Cannot read all "+informer.what+"; those are as before, or not served yet", "retryAfter", largeMetricsRetry)
-		informer.applyAgain(largeMetricsRetry)
-	}
-	return complete
+	return used
 }
 
 // declaredApplied returns nil once all declared metrics and policies are applied.
@@ -159,8 +145,6 @@ func newClient(config *rest.Config) (rest.Interface, error) {
 	config.APIPath = "/apis"
 	config.GroupVersion = &v1alpha1.GroupVersion
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	// Large metrics are read one by one.
-	config.QPS, config.Burst = 200, 400
 	config.ContentType = runtime.ContentTypeJSON
 	config.AcceptContentTypes = runtime.ContentTypeJSON
 	client, err := rest.RESTClientFor(config)

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -115,9 +114,6 @@ func (o *objectInformer[T]) hasApplied() error {
 	return nil
 }
 
-// applyAgain applies the objects once more after a time.
-func (o *objectInformer[T]) applyAgain(after time.Duration) { time.AfterFunc(after, o.changed.Set) }
-
 // received records that the watch works, so that its next failure is logged like a first one.
 func (o *objectInformer[T]) received(changed bool) {
 	o.lastFailure.Store(nil)
@@ -166,33 +162,22 @@ func specChanged(before, after any) bool {
 	return current.GetGeneration() == 0 && old.GetResourceVersion() != current.GetResourceVersion()
 }
 
-// trim drops what is not read, and the specs of large metrics, which largeMetrics reads when
-// they are used. Teams choose the size of both, and the number of metrics.
+// trim drops what is not read. Teams choose the size of the metadata of their metrics.
 func trim(obj any) (any, error) {
 	if o, err := meta.Accessor(obj); err == nil {
-		trimMetadata(o)
+		o.SetManagedFields(nil)
+		o.SetAnnotations(nil)
+		o.SetLabels(nil)
+		o.SetOwnerReferences(nil)
+		o.SetFinalizers(nil)
 	}
 	switch o := obj.(type) {
 	case *v1alpha1.CustomMetric:
 		o.Status = v1alpha1.DeclaredMetricStatus{}
-		if o.IsLarge() {
-			o.DropSpec()
-		}
 	case *v1alpha1.ExternalMetric:
 		o.Status = v1alpha1.DeclaredMetricStatus{}
-		if o.IsLarge() {
-			o.DropSpec()
-		}
 	}
 	return obj, nil
-}
-
-func trimMetadata(o metav1.Object) {
-	o.SetManagedFields(nil)
-	o.SetAnnotations(nil)
-	o.SetLabels(nil)
-	o.SetOwnerReferences(nil)
-	o.SetFinalizers(nil)
 }
 
 // Reasons why a list or watch fails.

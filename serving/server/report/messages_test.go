@@ -21,7 +21,7 @@ import (
 // TestLongQueries: a report does not grow with the length of queries, which error messages
 // quote.
 func TestLongQueries(t *testing.T) {
-	filler := strings.Repeat("<", v1alpha1.MaxQueryLength-100)
+	filler := strings.Repeat("<", v1alpha1.MaxDeclaredSize-100)
 	tests := map[string]struct{ query, reason string }{
 		"another namespace":    {`sum(m{namespace="other` + filler + `"})`, rules.ReasonInvalidQuery},
 		"a regular expression": {`sum(m{namespace=~"other` + filler + `"})`, rules.ReasonInvalidQuery},

@@ -142,6 +142,9 @@ func TestValidationOfDeclaredMetricsAndPolicies(t *testing.T) {
 			"no fallback":          {spec: external("fallback: {}"), refused: "fallback needs value"},
 			"no failures":          {spec: external("fallback: {value: 1, afterFailures: 0}"), refused: "afterFailures"},
 			"labels":               {spec: external("labels: {example.com/queue: high}")},
+			"longest query":        {spec: "{query: " + strings.Repeat("x", 2034) + ", labels: {example.com/a: b}}"},
+			"too long a query":     {spec: "{query: " + strings.Repeat("x", 2035) + ", labels: {example.com/a: b}}", refused: "query and labels must have at most 2048 bytes: ask an administrator for a rule"},
+			"too long in bytes":    {spec: "{query: " + strings.Repeat("ä", 1025) + "}", refused: "query and labels must have at most 2048 bytes"},
 			"too long a label":     {spec: external("labels: {a: " + strings.Repeat("x", 64) + "}"), refused: "labels must be such as Kubernetes' selectors can name"},
 			"source":               {spec: external("source: main")},
 		},
@@ -153,6 +156,8 @@ func TestValidationOfDeclaredMetricsAndPolicies(t *testing.T) {
 			"of nothing":          {spec: "{query: up}", refused: "describes"},
 			"of a kind":           {spec: "{query: up, describes: {resource: Pod, name: a}}", refused: "describes.resource"},
 			"name with a slash":   {spec: custom("metricName: a/b"), refused: "must not hold a slash"},
+			"longest query":       {spec: "{query: " + strings.Repeat("ä", 1024) + ", describes: {resource: pods, name: a}}"},
+			"too long a query":    {spec: "{query: " + strings.Repeat("x", 2049) + ", describes: {resource: pods, name: a}}", refused: "query must have at most 2048 bytes: ask an administrator for a rule"},
 			"unknown duplicates":  {spec: custom("duplicates: Guess"), refused: `supported values: "Reject"`},
 		},
 		"ExternalMetricsPolicy": {
