@@ -27,11 +27,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
-// manyMetrics is a kube-apiserver with small ExternalMetrics in one namespace.
+// manyMetrics is a kube-apiserver with the largest ExternalMetrics in one namespace, and serving pods.
 type manyMetrics struct {
 	metrics int
+	// used is set if they are not beyond the limits, and fail with the longest messages.
+	used bool
 	// untold is set if they have no status yet. All others say that they are beyond the limits.
 	untold bool
 	// name is the beginning of all names.
@@ -48,18 +51,36 @@ func (s *manyMetrics) metric(i int) []byte {
 	m := &v1alpha1.ExternalMetric{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kindExternal},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "team-a", Name: fmt.Sprintf("m%s%06d", s.name, i), UID: "0f0f0f0f-0000-0000-0000-000000000000", Generation: 1,
+			Namespace: "team-a", Name: fmt.Sprintf("m%s%06d", s.name, i), UID: manyUID, Generation: 1,
 			CreationTimestamp: metav1.Date(2026, 1, 1, 0, 0, i, 0, time.UTC), ResourceVersion: strconv.Itoa(1000 + i),
 			Annotations: map[string]string{"notes": strings.Repeat("x", 500)},
 		},
 	}
-	m.Spec.Query = "up"
-	if r := tooMany[kindExternal]; !s.untold {
+	m.Spec.Query = strings.Repeat("x", v1alpha1.MaxDeclaredSize)
+	r := tooMany[kindExternal]
+	if s.used {
+		r = &reports{problem: &problem{stalled: true, reason: v1alpha1.ReasonFailing, message: strings.Repeat("y", maxMessage)}}
+	}
+	if !s.untold {
 		m.Status = *statusOf(newMetric(m), r, m.CreationTimestamp.Time)
 	}
 	b, _ := json.Marshal(m)
 	return b
 }
+
+// Declared implements PodReader.
+func (s *manyMetrics) Declared(_ context.Context, _ servingclient.Pod, visit func(v1alpha1.DeclaredHealth)) (bool, error) {
+	for i := range s.metrics {
+		visit(v1alpha1.DeclaredHealth{
+			Kind: kindExternal, Namespace: "team-a", Name: fmt.Sprintf("m%s%06d", s.name, i), UID: manyUID, Generation: 1,
+			Reason: v1alpha1.ReasonFailing, Message: strings.Repeat("z", maxMessage),
+		})
+	}
+	return true, nil
+}
+
+// manyUID is the UID of all manyMetrics.
+const manyUID = "0f0f0f0f-0000-0000-0000-000000000000"
 
 // ServeHTTP implements http.Handler.
 func (s *manyMetrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -128,9 +149,13 @@ func heapOf(tb testing.TB, s *manyMetrics) (kept, polled float64, _ cache.Shared
 		runtime.ReadMemStats(&stats)
 		return float64(stats.HeapAlloc), float64(stats.TotalAlloc)
 	}
-	stored := fake.NewClientBuilder().WithScheme(kinds).Build()
+	stored := fake.NewClientBuilder().WithScheme(kinds).WithObjects(serving()).Build()
+	w := &world{directory: servingclient.NewDirectory()}
+	if s.used {
+		w.pods("a", "b")
+	}
 	before, _ := heap()
-	c := New(Options{Live: live, Client: stored, Clock: clock.RealClock{}})
+	c := New(Options{Live: live, Client: stored, Pods: s, Tokens: w, Directory: w.directory, Clock: clock.RealClock{}})
 	external := c.informers[kindExternal]
 	ctx, cancel := context.WithCancel(tb.Context())
 	var running sync.WaitGroup
@@ -145,22 +170,33 @@ func heapOf(tb testing.TB, s *manyMetrics) (kept, polled float64, _ cache.Shared
 	return (after - before) / float64(s.metrics), (total - allocated) / float64(s.metrics), external
 }
 
-// Of metrics beyond the limits little is kept, whatever they have, and however kube-apiserver lists them.
+// Of metrics beyond the limits little is kept, whatever they have, and however kube-apiserver lists them: 100,000 of them, and as
+// many of both kinds as can be in use, fit into the operator's default memory limit.
 func TestManyMetrics(t *testing.T) {
-	const metrics, mostKept, mostPolled = 4_000, 600, 1_000
+	type bytes struct{ kept, polled float64 }
+	beyond, used := bytes{600, 1_000}, bytes{3_100, 5_000}
 	cases := map[string]*manyMetrics{
 		"streamed":                    {},
 		"by page":                     {pages: true},
 		"by page, and a page is gone": {pages: true, expires: true},
 		"without a status":            {untold: true},
+		"in use":                      {used: true},
 	}
 	for name, server := range cases {
 		t.Run(name, func(t *testing.T) {
-			server.metrics = metrics
+			most, wantTold := beyond, 4_000
+			server.metrics = wantTold
+			switch {
+			case server.used:
+				most, wantTold = used, 0
+				server.metrics = v1alpha1.MaxMetricsPerNamespace
+			case server.untold:
+				wantTold = 0
+			}
 			kept, polled, external := heapOf(t, server)
 			t.Logf("%.0f bytes each, and %.0f during a poll", kept, polled)
-			if kept > mostKept || polled > mostPolled {
-				t.Errorf("%.0f bytes of memory for each metric and %.0f during a poll, want %d and %d at most", kept, polled, mostKept, mostPolled)
+			if kept > most.kept || polled > most.polled {
+				t.Errorf("%.0f bytes of memory for each metric and %.0f during a poll, want %.0f at most", kept, polled, most)
 			}
 			if server.longest > listPage {
 				t.Errorf("%d metrics are read at a time", server.longest)
@@ -172,10 +208,14 @@ func TestManyMetrics(t *testing.T) {
 					told++
 				}
 			}
-			if want := map[bool]int{false: metrics}[server.untold]; len(all) != metrics || told != want {
-				t.Errorf("%d metrics, of which %d say that they are beyond the limits, want %d", len(all), told, want)
+			if len(all) != server.metrics || told != wantTold {
+				t.Errorf("%d metrics, of which %d say that they are beyond the limits, want %d and %d", len(all), told, server.metrics, wantTold)
 			}
 		})
+	}
+	const limit, otherwise = 256 << 20, 25e6
+	if all := 100_000*(beyond.kept+beyond.polled) + 2*v1alpha1.MaxMetrics*(used.kept+used.polled); all > limit-otherwise {
+		t.Errorf("%.0f MB in all", all/1e6)
 	}
 }
 
