@@ -139,8 +139,7 @@ type DeclaredHealth struct {
 }
 
 // ScrapeAccountVariable is the environment variable of a serving pod with the ServiceAccount,
-// NAMESPACE/NAME, whose token it requests for kubelets. It is not a flag: an older image
-// ignores a variable, but ends with a flag that it does not know.
+// NAMESPACE/NAME, whose token it requests for kubelets.
 const ScrapeAccountVariable = "SCRAPE_SERVICE_ACCOUNT"
 
 // ServesResourceMetrics reports whether kubelets are scraped, and may be: if spec.resourceMetrics
@@ -164,9 +163,6 @@ type KubeletReport struct {
 	Pending int `json:"pending"`
 	// NewestSample is the time of the newest node sample, or zero if there is none.
 	NewestSample metav1.Time `json:"newestSample,omitzero"`
-	// Account is the ServiceAccount, NAMESPACE/NAME, whose token is sent to kubelets. Empty
-	// means that of the pod itself, as in pods that do not know ScrapeAccountVariable.
-	Account string `json:"account,omitempty"`
 	// Failures groups the nodes whose last scrape failed, largest group first.
 	Failures []KubeletFailure `json:"failures,omitempty"`
 

@@ -293,19 +293,14 @@ func TestBindings(t *testing.T) {
 	if ObjectsClusterRoleBinding(serving()) != nil {
 		t.Error("without custom metrics, serving may list the objects that they describe")
 	}
-	if OwnScrapeClusterRoleBinding(serving()) != nil {
-		t.Error("serving may scrape kubelets with its own token")
-	}
 	none := serving()
-	none.Scrapes, none.OwnScrapes = false, true
-	if ScrapeClusterRoleBinding(none) != nil || OwnScrapeClusterRoleBinding(none) != nil {
+	none.Scrapes = false
+	if ScrapeClusterRoleBinding(none) != nil {
 		t.Error("kubelets may be scraped without resource metrics")
 	}
-	former := serving()
-	former.OwnScrapes = true
 	for _, b := range []any{
 		ClusterRoleBinding(serving()), AuthDelegatorBinding(serving()), ProberClusterRoleBinding(serving()), ObjectsClusterRoleBinding(withSources(serving())),
-		ScrapeClusterRoleBinding(serving()), OwnScrapeClusterRoleBinding(former),
+		ScrapeClusterRoleBinding(serving()),
 	} {
 		o := typed[rbacv1.ClusterRoleBinding](t, b)
 		got = append(got, show("", o.RoleRef, o.Subjects))
@@ -320,7 +315,6 @@ func TestBindings(t *testing.T) {
 		{"", "ClusterRole metrics-serving-b-prober", "ServiceAccount ns/metrics-serving-b-prober"},
 		{"", "ClusterRole metrics-backend-serving-objects", "ServiceAccount ns/metrics-serving-b"},
 		{"", "ClusterRole metrics-serving-b-scrape", "ServiceAccount ns/metrics-serving-b-scrape"},
-		{"", "ClusterRole metrics-serving-b-scrape", "ServiceAccount ns/metrics-serving-b"},
 		{"ns", "Role metrics-serving-b", "ServiceAccount ns/metrics-serving-b"},
 		{"kube-system", "Role extension-apiserver-authentication-reader", "ServiceAccount ns/metrics-serving-b"},
 	}
@@ -333,7 +327,7 @@ func TestBindings(t *testing.T) {
 // are.
 func TestInstallation(t *testing.T) {
 	s := withSources(serving())
-	s.Installation, s.OwnScrapes = "operator", true
+	s.Installation = "operator"
 	shared := append(All(s), AdmissionPolicy(s), AdmissionPolicyBinding(s), APIService(s, KnownVersions()[0], s.Target(nil)))
 	for _, object := range shared {
 		meta := typed[metav1.PartialObjectMetadata](t, metadataOf(t, object))

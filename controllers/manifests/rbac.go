@@ -135,15 +135,6 @@ func ScrapeClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfig
 	return clusterRoleBinding(s, s.ScrapeName(), s.ScrapeName(), s.ScrapeName())
 }
 
-// OwnScrapeClusterRoleBinding binds serving pods to the ClusterRole of scrapes, or returns nil
-// unless some of them use their own token.
-func OwnScrapeClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
-	if !s.Scrapes || !s.OwnScrapes {
-		return nil
-	}
-	return clusterRoleBinding(s, s.OwnScrapeName(), s.ScrapeName(), s.Name())
-}
-
 // ProberClusterRoleBinding binds the operator's probes to their ClusterRole.
 func ProberClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
 	return clusterRoleBinding(s, s.ProberName(), s.ProberName(), s.ProberName())

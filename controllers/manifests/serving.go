@@ -56,9 +56,6 @@ type Serving struct {
 	Sources []v1alpha1.SourceSpec
 	// Scrapes says that kubelets are scraped.
 	Scrapes bool
-	// OwnScrapes says that some pods may send kubelets the token of their own account: those
-	// of an image or an operator of an earlier release.
-	OwnScrapes bool
 	// CustomMetrics and ExternalMetrics say which of these groups the spec names.
 	CustomMetrics, ExternalMetrics bool
 }
@@ -72,9 +69,6 @@ func (s Serving) ProberName() string { return s.Name() + "-prober" }
 // ScrapeName returns the name of the ServiceAccount whose token serving pods send to kubelets,
 // and of its RBAC.
 func (s Serving) ScrapeName() string { return s.Name() + "-scrape" }
-
-// OwnScrapeName returns the name of OwnScrapeClusterRoleBinding.
-func (s Serving) OwnScrapeName() string { return s.ScrapeName() + "-by-serving" }
 
 // GuestName returns the name of the ServiceAccount that probes spec.existing.
 func (s Serving) GuestName() string { return s.Name() + "-guest" }
@@ -153,10 +147,6 @@ func All(s Serving) []Object {
 		ScrapeClusterRole(s),
 	}
 	if binding := ScrapeClusterRoleBinding(s); binding != nil {
-		objects = append(objects, binding)
-	}
-	if binding := OwnScrapeClusterRoleBinding(s); binding != nil {
-		// Before the ClusterRole of serving, which had its permission in earlier releases.
 		objects = append(objects, binding)
 	}
 	objects = append(objects,

@@ -21,7 +21,7 @@
 //     back), verify.go (requests through it), retire.go (deletes it), restore.go and
 //     previousowner.go (hand it back)
 //   - what is deployed: deploy.go, certificates.go (package certificates), rollout.go,
-//     startfailure.go, scrapeaccount.go (whose token kubelets get)
+//     startfailure.go
 //   - pods and their answers: pod.go (and its status), probe.go, failing.go; existing.go and
 //     probedservice.go for spec.existing
 //   - what pods report: sources.go, kubelets.go, specsources.go, rules.go, consumers.go,

@@ -119,8 +119,6 @@ type fakeCluster struct {
 	// the previous generation.
 	sources     *v1alpha1.SourceReport
 	oldSettings bool
-	// ownScrapes, if not nil, says which pods send kubelets the token of their own account.
-	ownScrapes func(*corev1.Pod) bool
 	// consumers returns a pod's report of clients; nil means an empty one.
 	consumers func(*corev1.Pod) (*v1alpha1.ConsumerReport, error)
 	// violation is the first violation of the invariant.

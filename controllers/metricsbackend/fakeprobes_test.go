@@ -52,7 +52,7 @@ func (fc *fakeCluster) Ask(_ context.Context, pod servingclient.Pod, versions []
 		answer := &servingclient.Answer{
 			Chain:   chain,
 			Serves:  map[schema.GroupVersion]bool{},
-			Sources: fc.reportOfSources(&p),
+			Sources: fc.reportOfSources(),
 		}
 		for _, gv := range versions {
 			answer.Serves[gv] = serves(&p, gv)
@@ -79,15 +79,12 @@ func (fc *fakeCluster) Ask(_ context.Context, pod servingclient.Pod, versions []
 	return nil, fmt.Errorf("no pod at %s", pod.Address)
 }
 
-func (fc *fakeCluster) reportOfSources(p *corev1.Pod) *v1alpha1.SourceReport {
+func (fc *fakeCluster) reportOfSources() *v1alpha1.SourceReport {
 	report := v1alpha1.SourceReport{}
 	if fc.sources != nil {
 		report = *fc.sources
 	}
 	report.Kubelets = fc.report
-	if fc.ownScrapes == nil || !fc.ownScrapes(p) {
-		report.Kubelets.Account = "of scrapes"
-	}
 	if !fc.oldSettings {
 		report.ObservedGeneration = 1 << 30
 	}

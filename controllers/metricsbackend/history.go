@@ -17,7 +17,6 @@ type history struct {
 	streaks      *debounce.Tracker[stateKey]
 	certificates *debounce.Tracker[certificates.StateKey]
 	contests     contests
-	scrapeTokens scrapeTokens
 	// adoption is of the checks before an APIService is adopted.
 	adoption adoption.State
 	// reported is what this operator, which another one excludes, wrote about that, at

@@ -195,3 +195,8 @@ func (s *reconcileState) patchTLS(mode v1alpha1.KubeletTLSMode) string {
 	return fmt.Sprintf(`kubectl patch metricsbackend %s --type=merge -p '{"spec":{"resourceMetrics":{"kubeletTLS":{"mode":"%s"}}}}'`,
 		s.backend.Name, mode)
 }
+
+// scrapeAccount describes the account whose tokens are for kubelets.
+func (s *reconcileState) scrapeAccount() string {
+	return "ServiceAccount " + s.serving.Namespace + "/" + s.serving.ScrapeName()
+}

@@ -37,9 +37,6 @@ func (r *Reconciler) checkOwnership(ctx context.Context, s *reconcileState) erro
 		if s.serving.Quota, err = r.wantsQuota(ctx, s); err != nil {
 			return err
 		}
-		if s.serving.OwnScrapes, err = r.mayScrapeItself(ctx, s); err != nil {
-			return err
-		}
 		wanted = append(manifests.All(s.serving), wanted[0],
 			manifests.CASecret(s.serving, manifests.Authorities{}), manifests.TLSSecret(s.serving, nil, nil, nil))
 	}

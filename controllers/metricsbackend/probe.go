@@ -62,7 +62,6 @@ func (r *Reconciler) probe(ctx context.Context, s *reconcileState) error {
 			r.tokens.Forget(account)
 		}
 	}
-	s.observeScrapeTokens(klog.FromContext(ctx))
 	s.rememberLacking(versions)
 	s.retireUnanswered(klog.FromContext(ctx))
 	s.evaluateAnswers()

@@ -86,9 +86,6 @@ func newSource(request func(context.Context) (*authenticationv1.TokenRequest, er
 	}
 }
 
-// Account returns NAMESPACE/NAME of the account.
-func (s *Source) Account() string { return s.account.String() }
-
 // Tried is closed after the first request, whether it succeeded or not.
 func (s *Source) Tried() <-chan struct{} { return s.tried }
 

@@ -305,7 +305,7 @@ func TestTokens(t *testing.T) {
 	tokens := &fakeTokens{err: errors.New("the account is forbidden")}
 	s, err := NewSource(Options{
 		Store: samplestore.NewStore(clock.RealClock{}, time.Minute), Clock: clock.RealClock{}, DefaultCA: ca.pem, Dial: kubelet.dial,
-		RestConfig: &rest.Config{BearerToken: "secret"}, Tokens: tokens, Account: "ns/scrape",
+		RestConfig: &rest.Config{BearerToken: "secret"}, Tokens: tokens,
 	}, testSettings())
 	if err != nil {
 		t.Fatal(err)
@@ -322,8 +322,5 @@ func TestTokens(t *testing.T) {
 	checkFailure(t, s.scrapeOnce(t.Context(), node), v1alpha1.ScrapeForbidden, "nodes/metrics")
 	if tokens.resets != 1 {
 		t.Errorf("%d resets, want one for the 401", tokens.resets)
-	}
-	if got := s.Report().Account; got != "ns/scrape" {
-		t.Errorf("the report has the account %q", got)
 	}
 }

@@ -24,7 +24,7 @@ const (
 func (s *Source) Report() v1alpha1.KubeletReport {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	report := v1alpha1.KubeletReport{Nodes: len(s.targets), Account: s.account}
+	report := v1alpha1.KubeletReport{Nodes: len(s.targets)}
 	points, without := s.store.Pods.Swept()
 	report.PodPoints = points
 	due := s.clock.Now().Add(-metricsDue(s.settings.Interval))

@@ -34,10 +34,9 @@ type Options struct {
 	// RestConfig has the credentials for kubelets: a token, whose file may rotate,
 	// or a client certificate. Its host and CA are not used.
 	RestConfig *rest.Config
-	// Tokens, if not nil, replaces all credentials of RestConfig, and Account is whose tokens
-	// they are, NAMESPACE/NAME. A token that a kubelet rejected is reset.
-	Tokens  transport.ResettableTokenSource
-	Account string
+	// Tokens, if not nil, replaces all credentials of RestConfig. A token that a kubelet
+	// rejected is reset.
+	Tokens transport.ResettableTokenSource
 	// DefaultCA verifies kubelets if the settings have no CA, PEM; SetDefaultCA
 	// replaces it. Without any, scrapes in mode Verify fail.
 	DefaultCA []byte
@@ -51,8 +50,6 @@ type Source struct {
 	store       *samplestore.Store
 	clock       clock.Clock
 	credentials *credentials
-	// account is Options.Account.
-	account string
 	// wake wakes the scheduler before its timer ends.
 	wake    wake.Signal
 	scrapes sync.WaitGroup
@@ -145,7 +142,6 @@ func NewSource(o Options, initial Settings) (*Source, error) {
 		store:       o.Store,
 		clock:       o.Clock,
 		credentials: c,
-		account:     o.Account,
 		wake:        wake.NewSignal(),
 		logLimiter:  rate.NewLimiter(logRate, logBurst),
 		settings:    cfg,

@@ -97,7 +97,7 @@ func (p *components) newKubeletSource(client *rest.Config, initial kubelet.Setti
 		DefaultCA:  p.kubeletCA.content(),
 	}
 	if p.tokens != nil {
-		options.Tokens, options.Account = p.tokens, p.tokens.Account()
+		options.Tokens = p.tokens
 	}
 	source, err := kubelet.NewSource(options, initial)
 	if err != nil {

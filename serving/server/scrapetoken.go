@@ -29,7 +29,7 @@ func (o *Options) scrapeAccount() (types.NamespacedName, error) {
 
 // newScrapeTokens returns the tokens for kubelets, or nil for the credentials of client.
 // Those can read Secrets of sources and review tokens, so a compromised kubelet must not get
-// them: in a pod only an operator of an earlier release sets no account.
+// them: the operator always sets an account.
 func (o *Options) newScrapeTokens(client *rest.Config, c clock.Clock) (*accounttoken.Source, error) {
 	account, err := o.scrapeAccount()
 	if err != nil {
@@ -37,7 +37,7 @@ func (o *Options) newScrapeTokens(client *rest.Config, c clock.Clock) (*accountt
 	}
 	if account.Name == "" {
 		klog.Background().Info("Kubelets are sent the credentials of --kubeconfig, or of this pod: "+
-			"no other account is named. An operator of the same release names one", "variable", v1alpha1.ScrapeAccountVariable)
+			"no other account is named", "variable", v1alpha1.ScrapeAccountVariable)
 		return nil, nil
 	}
 	return accounttoken.New(withProtobuf(client), account, c, rand.Float64)

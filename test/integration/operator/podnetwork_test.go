@@ -306,7 +306,6 @@ func (p *servingPod) sources(w http.ResponseWriter, r *http.Request) {
 	if kubelets := p.network.behaviour().report; kubelets != nil {
 		report.Kubelets = *kubelets
 	}
-	report.Kubelets.Account = systemNamespace + "/metrics-serving-" + p.backend + "-scrape"
 	answer(w, report)
 }
 
