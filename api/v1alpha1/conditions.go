@@ -165,8 +165,6 @@ const (
 	// ReasonNotApplicable: with spec.existing the operator knows nothing about kubelets,
 	// sources and rules.
 	ReasonNotApplicable = "NotApplicable"
-	// ReasonNotReported: the image of the serving pods is too old to report it.
-	ReasonNotReported = "NotReported"
 )
 
 // Reasons of RulesReady. The first that applies is used.

@@ -33,7 +33,7 @@ const (
 // PodReader reads a serving pod's report of declared metrics, metric by metric; it returns
 // false if the pod has none.
 type PodReader interface {
-	Declared(ctx context.Context, pod servingclient.Pod, visit func(v1alpha1.DeclaredHealth)) (bool, error)
+	Declared(ctx context.Context, pod servingclient.Pod, visit func(v1alpha1.DeclaredHealth)) error
 }
 
 // Tokens returns the tokens that requests to pods carry.

@@ -130,7 +130,6 @@ func TestNoReports(t *testing.T) {
 		reason string
 	}{
 		"pods fail":      {func(w *world) { w.errs["a"] = errors.New("dial: connection refused") }, v1alpha1.ReasonProbeFailed},
-		"pods too old":   {func(w *world) { w.reports = nil }, v1alpha1.ReasonNotReported},
 		"no pod is left": {func(w *world) { w.pods() }, v1alpha1.ReasonDependencyNotReady},
 	}
 	for name, tc := range cases {
@@ -200,10 +199,6 @@ func TestSteadyProblems(t *testing.T) {
 		"no pod is ready": {
 			objects: []client.Object{serving()},
 			want:    []string{"Ready=Unknown DependencyNotReady: "},
-		},
-		"pods too old": {
-			objects: []client.Object{serving()}, pods: []string{"a"},
-			want: []string{"Ready=Unknown NotReported: "},
 		},
 	}
 	for name, tc := range cases {

@@ -196,7 +196,7 @@ func (c *Controller) readBackend(ctx context.Context, backend string, existing s
 	return r
 }
 
-// missingProblem returns why no pod of a backend has a report.
+// missingProblem returns why no pod of a backend has a report, by the errors of all of them.
 func missingProblem(backend string, entries []servingclient.Entry, errs []error) *problem {
 	if len(entries) == 0 {
 		return &problem{
@@ -204,21 +204,13 @@ func missingProblem(backend string, entries []servingclient.Entry, errs []error)
 			message: fmt.Sprintf("no serving pod of MetricsBackend %s is ready: see its condition ServingReady", backend),
 		}
 	}
-	for i, err := range errs {
-		if err != nil {
-			return &problem{
-				reason:  v1alpha1.ReasonProbeFailed,
-				message: fmt.Sprintf("the operator cannot ask pod %s of MetricsBackend %s: %v", entries[i].Name, backend, err),
-			}
-		}
-	}
 	return &problem{
-		reason:  v1alpha1.ReasonNotReported,
-		message: fmt.Sprintf("the image of MetricsBackend %s's serving pods is too old to tell of declared metrics: use the one released with the operator", backend),
+		reason:  v1alpha1.ReasonProbeFailed,
+		message: fmt.Sprintf("the operator cannot ask pod %s of MetricsBackend %s: %v", entries[0].Name, backend, errs[0]),
 	}
 }
 
-// readPod returns nil if the pod has no report. It keeps no more of one than a few KiB for
+// readPod reads the report of a pod. It keeps no more of one than a few KiB for
 // each existing metric: a compromised pod may send anything.
 func (c *Controller) readPod(ctx context.Context, entry servingclient.Entry, existing sets.Set[metricID]) (*podReport, error) {
 	token, err := c.Tokens.Token(ctx, entry.Account)
@@ -229,7 +221,7 @@ func (c *Controller) readPod(ctx context.Context, entry servingclient.Entry, exi
 	pod := entry.Pod
 	pod.Token = token
 	result := &podReport{name: entry.Name, metrics: map[metricID]*v1alpha1.DeclaredHealth{}}
-	found, err := c.Pods.Declared(ctx, pod, func(h v1alpha1.DeclaredHealth) {
+	err = c.Pods.Declared(ctx, pod, func(h v1alpha1.DeclaredHealth) {
 		id := metricID{h.Kind, types.NamespacedName{Namespace: h.Namespace, Name: h.Name}, h.UID}
 		if !existing.Has(id) {
 			return
@@ -243,7 +235,7 @@ func (c *Controller) readPod(ctx context.Context, entry servingclient.Entry, exi
 		// The account may have been replaced, which invalidates its token.
 		c.Tokens.Forget(entry.Account)
 	}
-	if err != nil || !found {
+	if err != nil {
 		return nil, err
 	}
 	return result, nil

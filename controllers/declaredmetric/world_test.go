@@ -29,7 +29,7 @@ type world struct {
 	client    client.WithWatch
 	clock     *testingclock.FakeClock
 	directory *servingclient.Directory
-	// reports by pod; a pod without one is too old, one with an error fails.
+	// reports by pod; one with an error fails.
 	reports map[string]*v1alpha1.DeclaredReport
 	errs    map[string]error
 	// forgotten counts the tokens that were dropped.
@@ -70,9 +70,9 @@ func (w *world) controller() *Controller {
 
 // Declared implements PodReader; the address is the pod's name. Each is asked by one
 // request at a time, and by another goroutine each.
-func (w *world) Declared(_ context.Context, pod servingclient.Pod, visit func(v1alpha1.DeclaredHealth)) (bool, error) {
+func (w *world) Declared(_ context.Context, pod servingclient.Pod, visit func(v1alpha1.DeclaredHealth)) error {
 	if pod.Token == "" {
-		return false, fmt.Errorf("pod %s is asked without a token", pod.Address)
+		return fmt.Errorf("pod %s is asked without a token", pod.Address)
 	}
 	report := w.reports[pod.Address]
 	if report != nil {
@@ -80,7 +80,7 @@ func (w *world) Declared(_ context.Context, pod servingclient.Pod, visit func(v1
 			visit(h)
 		}
 	}
-	return report != nil, w.errs[pod.Address]
+	return w.errs[pod.Address]
 }
 
 // countingAsker notes each request.
@@ -90,7 +90,7 @@ type countingAsker struct {
 }
 
 // Declared implements PodReader.
-func (c *countingAsker) Declared(ctx context.Context, pod servingclient.Pod, visit func(v1alpha1.DeclaredHealth)) (bool, error) {
+func (c *countingAsker) Declared(ctx context.Context, pod servingclient.Pod, visit func(v1alpha1.DeclaredHealth)) error {
 	c.asked <- pod.Address
 	return c.world.Declared(ctx, pod, visit)
 }

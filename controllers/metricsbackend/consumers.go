@@ -203,20 +203,10 @@ func (s *reconcileState) consumersUnknown() (reason, message string) {
 		return v1alpha1.ReasonConsumersUnknown,
 			"the implementation of spec.existing does not tell who uses which version: a version is removed without waiting for its clients"
 	}
-	answered := false
 	for _, p := range s.rollout.pods.ready() {
-		if p.answer == nil {
-			continue
-		}
-		if p.answer.Consumers != nil {
+		if p.answer != nil && p.answer.Consumers != nil {
 			return "", ""
 		}
-		// A pod with an incomplete answer was not asked for its clients.
-		answered = answered || p.err == nil && p.answer.ConsumersError == nil
-	}
-	if answered {
-		return v1alpha1.ReasonConsumersUnknown,
-			"the image of the serving pods is too old to tell who uses which version: a version is removed without waiting for its clients"
 	}
 	if notReporting := s.podNotReporting(); notReporting != "" {
 		return v1alpha1.ReasonProbeFailed, notReporting

@@ -225,12 +225,6 @@ func TestRemovalsThatNeverWait(t *testing.T) {
 			},
 			(*fakeCluster).isReady,
 		},
-		"an image too old to tell": {
-			func(fc *fakeCluster) {
-				fc.consumers = func(*corev1.Pod) (*v1alpha1.ConsumerReport, error) { return nil, nil }
-			},
-			func(fc *fakeCluster) { fc.change(onlyV1beta1) }, (*fakeCluster).isReady,
-		},
 		"clients of other versions alone": {
 			func(fc *fakeCluster) { fc.consumers = everyPod(hpaOf(v1beta1Name, fc.today())) },
 			func(fc *fakeCluster) { fc.change(onlyV1beta1) }, (*fakeCluster).isReady,
@@ -359,9 +353,6 @@ func TestConsumersUnknown(t *testing.T) {
 		reason string
 		part   string
 	}{
-		"older images": {func(fc *fakeCluster) {
-			fc.consumers = func(*corev1.Pod) (*v1alpha1.ConsumerReport, error) { return nil, nil }
-		}, v1alpha1.ReasonConsumersUnknown, "too old to tell"},
 		"no pod is ready": {func(fc *fakeCluster) {
 			for _, p := range fc.pods() {
 				p.Status.Conditions = nil

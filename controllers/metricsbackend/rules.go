@@ -37,12 +37,6 @@ func (s *reconcileState) rules(reports []*v1alpha1.SourceReport) conditionResult
 	for _, report := range reports {
 		counted, failing = max(counted, report.RuleCount), max(failing, report.FailingRules)
 	}
-	if counted == 0 {
-		return conditionResult{
-			metav1.ConditionUnknown, v1alpha1.ReasonNotReported,
-			"the image of the serving pods is too old to tell of rules: use the one released with this operator",
-		}
-	}
 	var reported, held []v1alpha1.RuleStatus
 	still := sets.Set[stateKey]{}
 	for _, now := range reportedRules(reports) {

@@ -120,12 +120,6 @@ func TestSpecSources(t *testing.T) {
 			want:    conditionResult{status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded},
 			status:  []string{"main true  ", "spare true  "},
 		},
-		"an image that knows no sources": {
-			reports: []*v1alpha1.SourceReport{sourceReport()},
-			want:    conditionResult{status: metav1.ConditionUnknown, reason: v1alpha1.ReasonNotReported},
-			parts:   []string{"too old", "main"},
-			status:  []string{"main false NotReported ", "spare false NotReported "},
-		},
 		"foreign text": {
 			reports: []*v1alpha1.SourceReport{sourceReport(failingSource("main", "FromTheFuture", "\x1b[2Jgone\n"+strings.Repeat("x", 5000)), healthySource("spare"))},
 			want:    conditionResult{status: metav1.ConditionFalse, reason: v1alpha1.ReasonSourcesFailing},
@@ -223,10 +217,6 @@ func TestRules(t *testing.T) {
 				func(r *v1alpha1.SourceReport) { r.Rules[1].State = "FromTheFuture" })},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonRulesFailing,
 			rules: []string{"spec.externalMetrics.rules[0] Warning NoSeries a", "spec.externalMetrics.rules[0] Failing Collision b"}, all: 50, failings: 1,
-		},
-		"an image that knows no rules": {
-			reports: []*v1alpha1.SourceReport{sourceReport(func(r *v1alpha1.SourceReport) { r.RuleCount = 0 })},
-			status:  metav1.ConditionUnknown, reason: v1alpha1.ReasonNotReported, parts: []string{"too old"},
 		},
 		"more than are named": {
 			reports: []*v1alpha1.SourceReport{sourceReport(append(many, func(r *v1alpha1.SourceReport) { r.RuleCount = 60 })...)},

@@ -29,7 +29,7 @@ const (
 func (s *reconcileState) specSources(reports []*v1alpha1.SourceReport) conditionResult {
 	var all []v1alpha1.SourceStatus
 	var failing []string
-	var pending, notReported []string
+	var pending []string
 	for i := range s.spec.Sources {
 		source := &s.spec.Sources[i]
 		seen := s.specSource(source.Name, reports)
@@ -40,8 +40,6 @@ func (s *reconcileState) specSources(reports []*v1alpha1.SourceReport) condition
 		switch seen.Reason {
 		case v1alpha1.ReasonNotYetReported:
 			pending = append(pending, source.Name)
-		case v1alpha1.ReasonNotReported:
-			notReported = append(notReported, source.Name)
 		default:
 			failing = append(failing, fmt.Sprintf("source %q: %s: %s. %s.", seen.Name, seen.Reason,
 				strings.TrimRight(seen.Message, ". "), s.sourceRemedy(source, seen.Reason)))
@@ -54,11 +52,6 @@ func (s *reconcileState) specSources(reports []*v1alpha1.SourceReport) condition
 		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonSourcesFailing, strings.Join(shown, " ") + andMore(len(failing)-len(shown), "source")}
 	case len(pending) > 0:
 		return conditionResult{metav1.ConditionUnknown, v1alpha1.ReasonProgressing, "being asked for the first time: " + strings.Join(pending, ", ")}
-	case len(notReported) > 0:
-		return conditionResult{
-			metav1.ConditionUnknown, v1alpha1.ReasonNotReported,
-			"the image of the serving pods is too old to tell of source " + strings.Join(notReported, ", "),
-		}
 	}
 	return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "all sources that are not optional answer"}
 }
@@ -70,7 +63,7 @@ func (s *reconcileState) specSource(name string, reports []*v1alpha1.SourceRepor
 	now := reportedSource(name, reports)
 	failing := stateKey{state: sourceFailing, name: name}
 	switch {
-	case now.Healthy, !isFailure(now.Reason):
+	case now.Healthy, now.Reason == v1alpha1.ReasonNotYetReported:
 		s.history.streaks.Reset(failing)
 	case was.Healthy && s.condition(v1alpha1.ConditionSourcesHealthy).ObservedGeneration == s.backend.Generation &&
 		s.history.streaks.Observe(failing, true).Elapsed < sourcesGrace:
@@ -89,16 +82,12 @@ func (s *reconcileState) specSource(name string, reports []*v1alpha1.SourceRepor
 	return now
 }
 
-func isFailure(reason string) bool {
-	return reason != v1alpha1.ReasonNotYetReported && reason != v1alpha1.ReasonNotReported
-}
-
 // reportedSource merges the pods' reports about a source. Of different failures it
 // returns the one that most pods report.
 func reportedSource(name string, reports []*v1alpha1.SourceReport) v1alpha1.SourceStatus {
 	seen := v1alpha1.SourceStatus{Name: name}
 	failing := map[string][]v1alpha1.SourceHealth{}
-	var healthy, pending []v1alpha1.SourceHealth
+	var healthy []v1alpha1.SourceHealth
 	for _, report := range reports {
 		i := slices.IndexFunc(report.Sources, func(h v1alpha1.SourceHealth) bool { return h.Name == name })
 		if i < 0 {
@@ -107,9 +96,7 @@ func reportedSource(name string, reports []*v1alpha1.SourceReport) v1alpha1.Sour
 		switch health := report.Sources[i]; {
 		case health.Healthy:
 			healthy = append(healthy, health)
-		case health.Reason == "":
-			pending = append(pending, health)
-		default:
+		case health.Reason != "":
 			failing[health.Reason] = append(failing[health.Reason], health)
 		}
 	}
@@ -134,10 +121,8 @@ func reportedSource(name string, reports []*v1alpha1.SourceReport) v1alpha1.Sour
 		for _, health := range healthy {
 			seen.Since = earlier(seen.Since, health.Since)
 		}
-	case len(pending) > 0:
-		seen.Reason = v1alpha1.ReasonNotYetReported
 	default:
-		seen.Reason = v1alpha1.ReasonNotReported
+		seen.Reason = v1alpha1.ReasonNotYetReported
 	}
 	return seen
 }

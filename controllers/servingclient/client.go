@@ -53,10 +53,10 @@ type Answer struct {
 	// Failing holds the errors of requests for versions that are served. They may be
 	// temporary.
 	Failing map[schema.GroupVersion]string
-	// Sources is nil when the pod has no such report.
+	// Sources is nil when Ask failed.
 	Sources *v1alpha1.SourceReport
-	// Consumers is nil when the pod's image is too old to have this report, when Ask
-	// failed, and when reading the report failed, with the error in ConsumersError.
+	// Consumers is nil when Ask failed, and when reading the report failed, with the error
+	// in ConsumersError.
 	Consumers      *v1alpha1.ConsumerReport
 	ConsumersError error
 	// Chain is the pod's certificate, and its intermediates.
@@ -108,17 +108,19 @@ func (c *Client) Ask(ctx context.Context, pod Pod, versions []schema.GroupVersio
 		return answer, cmp.Or(probeErr, err)
 	}
 	// An error here does not fail the pod: consumers only decide how soon a version may be
-	// removed. And just after an upgrade of the operator, the pod may not know yet that
-	// the prober's account may read them.
+	// removed.
 	answer.Consumers, answer.ConsumersError = report[v1alpha1.ConsumerReport](ctx, s, v1alpha1.ConsumersPath)
 	return answer, nil
 }
 
-// report reads a report from path; it returns nil when the pod does not have it.
+// report reads a report from path.
 func report[T any](ctx context.Context, s *session, path string) (*T, error) {
 	var into T
 	found, err := s.get(ctx, path, &into)
-	if err != nil || !found {
+	if err == nil && !found {
+		err = noReport(path)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return &into, nil

@@ -87,19 +87,20 @@ func TestAsk(t *testing.T) {
 				}},
 			},
 		},
-		"one version, no sources": {
+		"one version": {
 			bodies: map[string]string{
+				"/sources":                     "{}",
 				"/apis/metrics.k8s.io/v1beta1": resources("v1beta1", nodes), "/apis/metrics.k8s.io/v1beta1/nodes": list("v1beta1"),
 			},
-			want: &Answer{Serves: map[schema.GroupVersion]bool{v1: false, v1beta1: true}},
+			want: &Answer{Serves: map[schema.GroupVersion]bool{v1: false, v1beta1: true}, Sources: &v1alpha1.SourceReport{}},
 		},
 		"a version without resources is not served": {
-			bodies: map[string]string{"/apis/metrics.k8s.io/v1": resources("v1", "")},
-			want:   &Answer{Serves: map[schema.GroupVersion]bool{v1: false, v1beta1: false}},
+			bodies: map[string]string{"/apis/metrics.k8s.io/v1": resources("v1", ""), "/sources": "{}"},
+			want:   &Answer{Serves: map[schema.GroupVersion]bool{v1: false, v1beta1: false}, Sources: &v1alpha1.SourceReport{}},
 		},
 		"an answer for another version does not count": {
-			bodies: map[string]string{"/apis/metrics.k8s.io/v1": resources("v1beta1", nodes)},
-			want:   &Answer{Serves: map[schema.GroupVersion]bool{v1: false, v1beta1: false}},
+			bodies: map[string]string{"/apis/metrics.k8s.io/v1": resources("v1beta1", nodes), "/sources": "{}"},
+			want:   &Answer{Serves: map[schema.GroupVersion]bool{v1: false, v1beta1: false}, Sources: &v1alpha1.SourceReport{}},
 		},
 		"discovery is garbage": {
 			bodies: map[string]string{"/apis/metrics.k8s.io/v1": "<html>"},
@@ -113,6 +114,7 @@ func TestAsk(t *testing.T) {
 			bodies: map[string]string{"/sources": `{"kubelets":[]}`},
 			err:    "read the answer to /sources",
 		},
+		"no report of sources": {bodies: map[string]string{}, err: "ask /sources: answered 404 Not Found"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -126,7 +128,7 @@ func TestAsk(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(Answer{}, "Chain")); diff != "" {
+			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(Answer{}, "Chain", "Consumers", "ConsumersError")); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -135,7 +137,7 @@ func TestAsk(t *testing.T) {
 
 // Which certificate a pod serves is known whether it can be verified or not.
 func TestAskTellsTheCertificate(t *testing.T) {
-	pod := server(t, http.NotFoundHandler())
+	pod := server(t, paths(map[string]string{v1alpha1.SourcesPath: "{}"}))
 	block, _ := pem.Decode(pod.CABundle)
 	got, err := NewClient(nil).Ask(t.Context(), pod, []schema.GroupVersion{v1})
 	if err != nil || len(got.Chain) != 1 || !bytes.Equal(got.Chain[0].Raw, block.Bytes) {
@@ -174,7 +176,7 @@ func TestAskSendsTheToken(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		http.NotFound(w, r)
+		paths(map[string]string{v1alpha1.SourcesPath: "{}"}).ServeHTTP(w, r)
 	}))
 	if _, err := NewClient(nil).Ask(t.Context(), pod, []schema.GroupVersion{v1}); err != nil {
 		t.Errorf("with the token: %v", err)

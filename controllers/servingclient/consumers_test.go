@@ -30,7 +30,7 @@ func TestAskForConsumers(t *testing.T) {
 				Others:    map[string]int{"v1.metrics.k8s.io": 3},
 			},
 		},
-		"an older image":            {status: http.StatusNotFound},
+		"no report":                 {status: http.StatusNotFound, err: "ask /consumers: answered 404 Not Found"},
 		"not allowed to ask yet":    {status: http.StatusForbidden, err: "ask /consumers: answered 403 Forbidden"},
 		"a report that is rubbish":  {status: http.StatusOK, body: "<html>", err: "read the answer to /consumers: invalid character"},
 		"a report that is too long": {status: http.StatusOK, body: `"` + strings.Repeat("x", maxBody) + `"`, err: "longer than 1048576 bytes"},
@@ -43,6 +43,8 @@ func TestAskForConsumers(t *testing.T) {
 					_, _ = w.Write([]byte(resources("v1", `{"name":"nodes","kind":"NodeMetrics"}`)))
 				case "/apis/metrics.k8s.io/v1/nodes":
 					_, _ = w.Write([]byte(`{"kind":"NodeMetricsList","apiVersion":"metrics.k8s.io/v1","items":[]}`))
+				case v1alpha1.SourcesPath:
+					_, _ = w.Write([]byte("{}"))
 				case v1alpha1.ConsumersPath:
 					w.WriteHeader(tc.status)
 					_, _ = w.Write([]byte(tc.body))

@@ -18,29 +18,31 @@ const (
 	// declaredTimeout bounds the request for declared metrics: a pod waits up to 5
 	// seconds for its sources before it answers with what it has.
 	declaredTimeout = 10 * time.Second
-	// maxDeclaredHealth bounds the state of one metric, in bytes. It takes less than 8 KiB;
-	// pods of earlier releases quote whole queries, which take up to 200 KiB as JSON.
-	maxDeclaredHealth = 256 << 10
+	// maxDeclaredHealth bounds the state of one metric, in bytes. It takes less than 8 KiB.
+	maxDeclaredHealth = 16 << 10
 )
 
 // Declared passes the state of each CustomMetric and ExternalMetric in a pod to visit, one
 // at a time: the report has no limit, since the metrics of one team would count towards
-// that of all. It returns false when the pod has no such report.
-func (c *Client) Declared(ctx context.Context, pod Pod, visit func(v1alpha1.DeclaredHealth)) (bool, error) {
+// that of all.
+func (c *Client) Declared(ctx context.Context, pod Pod, visit func(v1alpha1.DeclaredHealth)) error {
 	s, err := c.newSession(pod, declaredTimeout, maxDeclaredHealth)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer s.http.CloseIdleConnections()
 	body, found, err := s.open(ctx, v1alpha1.DeclaredPath, "")
-	if err != nil || !found {
-		return false, err
+	if err != nil {
+		return err
+	}
+	if !found {
+		return noReport(v1alpha1.DeclaredPath)
 	}
 	defer func() { _ = body.Close() }()
 	if err := decodeDeclared(body, s.limit, visit); err != nil {
-		return false, fmt.Errorf("read the answer to %s: %w", v1alpha1.DeclaredPath, stableError(err))
+		return fmt.Errorf("read the answer to %s: %w", v1alpha1.DeclaredPath, stableError(err))
 	}
-	return true, nil
+	return nil
 }
 
 // decodeDeclared decodes a v1alpha1.DeclaredReport whose metrics, and other fields, have at

@@ -42,7 +42,7 @@ type UntrustedError struct {
 // Error implements error.
 func (e *UntrustedError) Error() string { return "its certificate cannot be verified: " + e.Reason }
 
-// statusError is a response with a status other than 200, 401 and 404.
+// statusError is a response with a status that is not expected.
 type statusError struct {
 	code   int
 	status string
@@ -103,6 +103,11 @@ func (c *Client) newSession(pod Pod, timeout time.Duration, limit int64) (*sessi
 		http: &http.Client{Transport: transport, Timeout: timeout, CheckRedirect: refuse},
 		pod:  pod, limit: limit,
 	}, nil
+}
+
+// noReport is the error for a report that a pod answers with 404: each serving pod has it.
+func noReport(path string) error {
+	return fmt.Errorf("ask %s: %w", path, &statusError{http.StatusNotFound, "404 Not Found"})
 }
 
 // get decodes the JSON response of path; it returns false when the path does not exist.

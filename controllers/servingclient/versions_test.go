@@ -63,6 +63,7 @@ func TestAskTriesARequest(t *testing.T) {
 				}
 				tc.nodes(w, r)
 			})
+			mux.HandleFunc(v1alpha1.SourcesPath, body("{}"))
 			got, err := NewClient(nil).Ask(t.Context(), server(t, mux), []schema.GroupVersion{v1})
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
@@ -77,11 +78,11 @@ func TestAskTriesARequest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := &Answer{Serves: map[schema.GroupVersion]bool{v1: tc.serves}}
+			want := &Answer{Serves: map[schema.GroupVersion]bool{v1: tc.serves}, Sources: &v1alpha1.SourceReport{}}
 			if tc.failing != "" {
 				want.Failing = map[schema.GroupVersion]string{v1: tc.failing}
 			}
-			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Answer{}, "Chain")); diff != "" {
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Answer{}, "Chain", "ConsumersError")); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -146,6 +147,7 @@ func TestAskForDiscoveryOfMetrics(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			mux := http.NewServeMux()
 			mux.HandleFunc(path, tc.discovery)
+			mux.Handle(v1alpha1.SourcesPath, paths(map[string]string{v1alpha1.SourcesPath: "{}"}))
 			pod := server(t, mux)
 			pod.DiscoveryOnly = tc.foreign
 			got, err := NewClient(nil).Ask(t.Context(), pod, []schema.GroupVersion{custom})

@@ -70,8 +70,8 @@ func TestStatus(t *testing.T) {
 		"existing": {change: func(_ *testing.T, w *plugincluster.World) { *w = *plugincluster.KeptMetricsServer() }},
 		"consumers not known": {change: func(_ *testing.T, w *plugincluster.World) {
 			w.Backends[0].Status.Consumers = nil
-			w.Condition(v1alpha1.ConditionConsumersCompatible, metav1.ConditionUnknown, v1alpha1.ReasonConsumersUnknown,
-				"the image of the serving pods is too old to tell who uses which version: a version is removed without waiting for its clients")
+			w.Condition(v1alpha1.ConditionConsumersCompatible, metav1.ConditionUnknown, v1alpha1.ReasonProbeFailed,
+				"pod metrics-serving-cluster-5d8-abcde does not tell who uses which version: answered 403 Forbidden")
 		}},
 		"no consumers": {change: func(_ *testing.T, w *plugincluster.World) { w.Backends[0].Status.Consumers = nil }},
 		"certificates end": {change: func(t *testing.T, w *plugincluster.World) {

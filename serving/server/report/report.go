@@ -38,6 +38,7 @@ type Reporter struct {
 
 // SourceReport returns how sources and rules do.
 func (r *Reporter) SourceReport() v1alpha1.SourceReport {
+	observed := r.ObservedGeneration() // first: what follows is at least of these settings
 	h := r.Catalog.Health()
 	sources := r.Sources()
 	problems, count, failing := r.ResourceRules()
@@ -47,7 +48,7 @@ func (r *Reporter) SourceReport() v1alpha1.SourceReport {
 	all := slices.Concat(problems, r.Catalog.QueryProblems(r.Clock.Now(), healthySince(sources)), h.Rules)
 	slices.SortStableFunc(all, func(a, b v1alpha1.RuleHealth) int { return cmp.Compare(a.State.Severity(), b.State.Severity()) })
 	return v1alpha1.SourceReport{
-		ObservedGeneration: r.ObservedGeneration(),
+		ObservedGeneration: observed,
 		Kubelets:           r.Kubelets(),
 		Sources:            sources,
 		Rules:              all[:min(len(all), maxRules)],

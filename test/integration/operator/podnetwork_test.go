@@ -52,7 +52,7 @@ type behaviour struct {
 	report *v1alpha1.KubeletReport
 	// stale makes samples too old.
 	stale bool
-	// tells makes pods report their consumers; otherwise they are of an image that is too old for that.
+	// tells makes pods report their consumers; otherwise they report none.
 	tells bool
 	// secretDelay is how long a changed Secret takes to reach a pod.
 	secretDelay time.Duration
@@ -313,9 +313,9 @@ func (p *servingPod) declared(w http.ResponseWriter, _ *http.Request) {
 	answer(w, v1alpha1.DeclaredReport{Metrics: p.network.behaviour().declared})
 }
 
-func (p *servingPod) consumers(w http.ResponseWriter, r *http.Request) {
+func (p *servingPod) consumers(w http.ResponseWriter, _ *http.Request) {
 	if !p.network.behaviour().tells {
-		http.NotFound(w, r)
+		answer(w, v1alpha1.ConsumerReport{})
 		return
 	}
 	answer(w, p.recorder.Report())
