@@ -20,7 +20,7 @@ func TestServingPort(t *testing.T) {
 	}{
 		"pod network":                 {ServingSpec{}, 10250, "port 10250 of the serving pods"},
 		"nodes' network":              {ServingSpec{HostNetwork: true}, 10443, "port 10443 of the nodes with serving pods"},
-		"stored by an older release":  {ServingSpec{Port: ptr.To[int32](10443)}, 10443, "port 10443 of the serving pods"},
+		"another port":                {ServingSpec{Port: ptr.To[int32](10443)}, 10443, "port 10443 of the serving pods"},
 		"AWS Fargate":                 {ServingSpec{Port: ptr.To[int32](10251)}, 10251, "port 10251 of the serving pods"},
 		"another port of the node":    {ServingSpec{Port: ptr.To[int32](4443), HostNetwork: true}, 4443, "port 4443 of the nodes with serving pods"},
 		"the kubelet's port, in pods": {ServingSpec{Port: ptr.To[int32](10250)}, 10250, "port 10250 of the serving pods"},

@@ -66,8 +66,8 @@ func Watched() []Kind {
 	return slices.DeleteFunc(Removable(), func(kind Kind) bool { return isOptional(kind.GroupVersionKind) })
 }
 
-// isOptional reports whether the operator works without the kind, or without permissions
-// for it. It is read around the cache: one informer that fails ends the operator.
+// isOptional reports whether the operator works without the kind. It is read around the
+// cache: one informer that fails ends the operator.
 func isOptional(kind schema.GroupVersionKind) bool {
 	return kind.Group == manifests.CertManagerGroup || kind == quotaKind
 }

@@ -51,10 +51,7 @@ func (a *Applier) removeKinds(ctx context.Context, reader client.Reader, kinds [
 	var names []string
 	for _, kind := range kinds {
 		found, err := list(ctx, reader, kind, backend, namespace)
-		switch {
-		case isOptional(kind.GroupVersionKind) && apierrors.IsForbidden(err):
-			continue
-		case err != nil:
+		if err != nil {
 			return nil, err
 		}
 		for _, object := range found {

@@ -70,15 +70,10 @@ func (r *Reconciler) deploy(ctx context.Context, s *reconcileState) error {
 // wantsQuota decides whether the namespace gets our ResourceQuota: for a priority class that
 // clusters such as GKE limit, unless a quota of others covers the class. Ours stays once it
 // exists, since pods of the former revision may need it although the class was changed, and
-// two programs that each give way to the other's quota would never stop. Without permissions
-// for quotas, as with the Role of an earlier release, there is none.
+// two programs that each give way to the other's quota would never stop.
 func (r *Reconciler) wantsQuota(ctx context.Context, s *reconcileState) (bool, error) {
 	var quotas corev1.ResourceQuotaList
-	err := r.Live.List(ctx, &quotas, client.InNamespace(s.serving.Namespace))
-	switch {
-	case apierrors.IsForbidden(err):
-		return false, nil
-	case err != nil:
+	if err := r.Live.List(ctx, &quotas, client.InNamespace(s.serving.Namespace)); err != nil {
 		return false, fmt.Errorf("list ResourceQuotas of namespace %s: %w", s.serving.Namespace, err)
 	}
 	wanted := s.serving.MayNeedQuota()

@@ -35,7 +35,7 @@ func TestPortChange(t *testing.T) {
 		// want are the ports of ready pods, in the order in which they were first seen.
 		want [][]int32
 	}{
-		"the default of an older release, which is stored, is removed": {
+		"a port of the spec is removed": {
 			before: ptr.To[int32](10443),
 			want:   [][]int32{{10443, 10443}, {10250, 10443, 10443}, {10250, 10443}, {10250, 10250, 10443}, {10250, 10250}},
 		},

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -174,21 +173,6 @@ func TestQuotaRefused(t *testing.T) {
 	if got := fc.quotas(); len(got) > 0 {
 		t.Errorf("ResourceQuotas %v: nothing was refused", got)
 	}
-}
-
-// Without permissions for quotas, as with the Role of an earlier release, everything else is done, and the deletion, too.
-func TestQuotaWithoutPermission(t *testing.T) {
-	t.Parallel()
-	fc := newFakeCluster(t, newBackend())
-	r := fc.reconciler(intercepted(func(c call, make func() error) error {
-		if strings.Contains(c.name, "ResourceQuota") {
-			return apierrors.NewForbidden(corev1.Resource("resourcequotas"), "", errors.New("no permission"))
-		}
-		return make()
-	}))
-	fc.reconcileUntil(r, fc.isReady)
-	fc.delete(fc.backend())
-	fc.reconcileUntil(r, fc.isGone)
 }
 
 // An informer without permission to list its kind ends the operator.

@@ -136,8 +136,6 @@ func (r *Reconciler) deleteCertificate(ctx context.Context, serving manifests.Se
 	err := r.Live.Get(ctx, key, request)
 	switch {
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-	case apierrors.IsForbidden(err):
-		// Roles from before cert-manager mode existed: the operator never created one.
 	case err != nil:
 		return fmt.Errorf("get Certificate %s: %w", key, err)
 	case request.Labels[v1alpha1.LabelBackend] == serving.Backend && request.DeletionTimestamp == nil:
