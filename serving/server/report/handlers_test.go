@@ -62,3 +62,19 @@ func TestSourcesHandler(t *testing.T) {
 		})
 	}
 }
+
+// Settings that are applied while a report is made are not said to be in it.
+func TestGenerationOfAReport(t *testing.T) {
+	generation := int64(1)
+	r := &Reporter{
+		Catalog:            rules.NewCatalog(restmapping.NewDirectory(nil, clock.RealClock{})),
+		Clock:              clock.RealClock{},
+		ObservedGeneration: func() int64 { return generation },
+		Kubelets:           func() v1alpha1.KubeletReport { return v1alpha1.KubeletReport{} },
+		Sources:            func() []v1alpha1.SourceHealth { generation++; return nil },
+		ResourceRules:      func() ([]v1alpha1.RuleHealth, int, int) { return nil, 0, 0 },
+	}
+	if got := r.SourceReport().ObservedGeneration; got != 1 {
+		t.Errorf("generation %d, want that of the start", got)
+	}
+}
