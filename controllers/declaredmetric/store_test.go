@@ -69,14 +69,14 @@ func (s *manyMetrics) metric(i int) []byte {
 }
 
 // Declared implements PodReader.
-func (s *manyMetrics) Declared(_ context.Context, _ servingclient.Pod, visit func(v1alpha1.DeclaredHealth)) (bool, error) {
+func (s *manyMetrics) Declared(_ context.Context, _ servingclient.Pod, visit func(v1alpha1.DeclaredHealth)) error {
 	for i := range s.metrics {
 		visit(v1alpha1.DeclaredHealth{
 			Kind: kindExternal, Namespace: "team-a", Name: fmt.Sprintf("m%s%06d", s.name, i), UID: manyUID, Generation: 1,
 			Reason: v1alpha1.ReasonFailing, Message: strings.Repeat("z", maxMessage),
 		})
 	}
-	return true, nil
+	return nil
 }
 
 // manyUID is the UID of all manyMetrics.
