@@ -38,8 +38,7 @@ type connection struct {
 	http        *http.Client
 	clock       clock.PassiveClock
 	// retryAt are the times of the last Retry-After in Unix nanoseconds, 0 for none: of lookups of
-	// series, and of probes, which is for all requests while the source is unhealthy with it. That
-	// of a query is for its tenant, which the Evaluator holds.
+	// series, and of probes. That of a query is for its tenant, which the Evaluator holds.
 	retryAt [purposes]atomic.Int64
 	// postOnlyUntil is until when GET is not tried after a 403, in Unix nanoseconds.
 	postOnlyUntil atomic.Int64

@@ -14,6 +14,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
@@ -31,8 +32,9 @@ const (
 	// queries, as of the probe, do not show that the missing part is back.
 	partialTime = time.Minute
 	// successTime is for how long a success counts, or two intervals of the query. A failure counts
-	// twice as long: failing queries are repeated less often.
+	// twice as long: failing queries are repeated less often. Neither counts longer than maxCounted.
 	successTime = time.Minute
+	maxCounted  = 10 * time.Minute
 	// maxFailed limits the failed queries that are kept: so many make the source unhealthy.
 	maxFailed = 3
 )
@@ -48,7 +50,7 @@ type health struct {
 	answered time.Time
 	// partial is the time of the last partial response.
 	partial time.Time
-	// succeeded is the newest query that did: the source works until succeededUntil, unless it fails.
+	// succeeded is a query that did: the source works until succeededUntil, unless that query fails.
 	succeeded      query.Query
 	succeededUntil time.Time
 	// failed are the newest queries that failed without any success since, at most maxFailed.
@@ -87,6 +89,9 @@ func (h *health) record(f *query.Failure, why purpose, q query.Query, lookups *q
 	case f == nil:
 		recovered, h.away = h.away, false
 		h.answered = now
+		if why == forQuery && !works {
+			break // it needs no storage
+		}
 		if failing := cmp.Or(h.failing(now), lookups); failing != nil && !works {
 			h.set(false, failing.Reason, failing.Message, now)
 		} else {
@@ -113,16 +118,22 @@ func (h *health) record(f *query.Failure, why purpose, q query.Query, lookups *q
 
 // recordQuery takes the result of a query.
 func (h *health) recordQuery(f *query.Failure, q query.Query, now time.Time) {
-	lasts := max(successTime, 2*q.Interval)
+	lasts := min(max(successTime, 2*q.Interval), maxCounted)
 	switch {
+	case f == nil && len(h.failed) == 0 && h.succeededUntil.Sub(now) > lasts/2: // there is nothing to prove
+	case f == nil && !promql.ReadsSeries(q.Expression): // as the probe's, it needs no storage
 	case f == nil:
-		h.succeeded, h.succeededUntil, h.failed = q, now.Add(lasts), nil
+		h.failed = nil
+		// Another query's success is kept if it counts longer: a failure of this one does not end it.
+		if until := now.Add(lasts); q == h.succeeded || until.After(h.succeededUntil) {
+			h.succeeded, h.succeededUntil = q, until
+		}
 	case !f.Reason.SourceAnswered():
 		if q == h.succeeded {
 			h.succeededUntil = time.Time{}
 		}
 		h.failed = slices.DeleteFunc(h.failed, func(o failedQuery) bool { return o.Query == q })
-		h.failed = append(h.failed, failedQuery{q, f, now.Add(2 * lasts)})
+		h.failed = append(h.failed, failedQuery{q, f, now.Add(min(2*lasts, maxCounted))})
 		h.failed = h.failed[max(len(h.failed)-maxFailed, 0):]
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
@@ -93,6 +94,10 @@ func TestHealthOfRealRequests(t *testing.T) {
 			fails: []string{"sum", "series:"}, matchers: []string{"a"}, healthy: true,
 			queries: []query.Query{rule, declaredBy("shop", "sum(a)"), declaredBy("bank", "sum(a)"), {Expression: "sum(b)"}, declaredBy("shop", "sum(c)")},
 		},
+		"all fail but one that reads no storage": {
+			fails: []string{"sum", "series:"}, matchers: []string{"a"},
+			queries: []query.Query{declaredBy("evil", "hour() > bool 8"), declaredBy("shop", "sum(a)"), declaredBy("bank", "sum(a)")},
+		},
 		"the probe fails, and queries succeed": {fails: []string{"vector", "sum"}, queries: []query.Query{declaredBy("shop", "sum(a)"), rule}, healthy: true},
 	}
 	for name, tc := range tests {
@@ -132,6 +137,51 @@ func TestHealthOfRealRequests(t *testing.T) {
 					t.Errorf("unhealthy since %s", since)
 				}
 			})
+		})
+	}
+}
+
+// One query's failure ends no other's success, and neither counts for long.
+func TestHealthOfRareQueries(t *testing.T) {
+	const interval = 5 * time.Minute
+	failure := &query.Failure{Reason: query.ReasonBadStatus, Message: "HTTP 500"}
+	shop := query.Query{Tenant: "shop", Expression: "sum(a)", Interval: interval, Declared: true}
+	evil := query.Query{Tenant: "evil", Expression: "sum(b)", Interval: 15 * time.Second, Declared: true}
+	hourly := query.Query{Tenant: "bank", Expression: "sum(c)", Interval: time.Hour}
+	type result struct {
+		query query.Query
+		fails bool
+	}
+	tests := map[string]struct {
+		results []result
+		after   time.Duration
+		want    bool
+	}{
+		"one namespace's succeeds, and fails":                      {results: []result{{query: shop}, {query: evil}, {evil, true}, {hourly, true}}, after: interval, want: true},
+		"two fail":                                                 {results: []result{{evil, true}, {hourly, true}}, after: time.Minute},
+		"two failed, and are repeated no more":                     {results: []result{{evil, true}, {hourly, true}}, after: 11 * time.Minute, want: true},
+		"one succeeded long ago, and all others fail all the time": {results: []result{{query: hourly}, {evil, true}, {shop, true}}, after: 10 * time.Minute},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			h, now := &health{probeRequested: wake.NewSignal()}, time.Unix(1_790_000_000, 0)
+			h.record(nil, forProbe, query.Query{}, nil, now)
+			for _, r := range tc.results {
+				var f *query.Failure
+				if r.fails {
+					f = failure
+				}
+				h.record(f, forQuery, r.query, nil, now)
+			}
+			now = now.Add(tc.after)
+			if tc.results[0].query == hourly {
+				h.record(failure, forQuery, evil, nil, now)
+				h.record(failure, forQuery, shop, nil, now)
+			}
+			h.record(nil, forProbe, query.Query{}, nil, now)
+			if h.state.Healthy != tc.want {
+				t.Errorf("%+v, want healthy %t", h.state, tc.want)
+			}
 		})
 	}
 }
@@ -259,9 +309,6 @@ func TestRateLimitOfOneTeam(t *testing.T) {
 				}
 				healthy, held := 0, 0
 				for range 40 {
-					if err := ask("shop", "sum(a)"); err != nil {
-						t.Fatal(err)
-					}
 					for _, q := range []string{"sum(e30_hog)", "sum(own)"} {
 						err := ask("evil", q)
 						var f *query.Failure
@@ -272,6 +319,9 @@ func TestRateLimitOfOneTeam(t *testing.T) {
 						case q == "sum(own)":
 							held++
 						}
+					}
+					if err := ask("shop", "sum(a)"); err != nil {
+						t.Fatal(err)
 					}
 					time.Sleep(15 * time.Second)
 					synctest.Wait()

@@ -208,11 +208,8 @@ func (s *Source) send(ctx context.Context, why purpose, request func(context.Con
 	if f != nil {
 		return failureOf(s.name, nil, f)
 	}
-	until := n.retryAt[why].Load()
-	if s.Health().Reason == string(query.ReasonRateLimited) {
-		until = max(until, n.retryAt[forProbe].Load())
-	}
-	if at := time.Unix(0, until); s.clock.Now().Before(at) {
+	// Queries are held by tenant, before they come here.
+	if at := time.Unix(0, n.retryAt[why].Load()); s.clock.Now().Before(at) {
 		return failureOf(s.name, nil, failf(query.ReasonRateLimited, "it is not asked until %s, as it said%s", at.UTC().Format(time.RFC3339), limitRemedy))
 	}
 	timeout := n.settings.timeout

@@ -113,10 +113,16 @@ func (b *circuitBreaker) shouldOpen() bool {
 	return len(b.sourceFaults) >= minSourceFaults || len(b.failing) >= minFailing
 }
 
-// extend opens the circuitBreaker, or keeps it open after a failed probe. It is held for retryAfter.
+// extend opens the circuitBreaker, or keeps it open after a failed probe. It is held for retryAfter, if
+// that is not less than before.
 func (b *circuitBreaker) extend(now time.Time, random float64, retryAfter time.Duration) {
 	b.probes++
-	b.retryAt, b.heldUntil = now.Add(max(backoff(b.probes, random), retryAfter)), now.Add(retryAfter)
+	if until := now.Add(retryAfter); until.After(b.heldUntil) {
+		b.heldUntil = until
+	}
+	if b.retryAt = now.Add(backoff(b.probes, random)); b.retryAt.Before(b.heldUntil) {
+		b.retryAt = b.heldUntil
+	}
 }
 
 // backoff doubles from one second to maxBackoff, with a jitter of a quarter so that

@@ -213,7 +213,7 @@ func (v *Evaluator) retryAfter(e *entry, failure *Failure) time.Duration {
 	}
 	if failure.RetryAfter > 0 {
 		// Other queries of the tenant go first.
-		return failure.RetryAfter + e.slots.Interval
+		return failure.RetryAfter + min(e.slots.Interval, maxBackoff)
 	}
 	return min(backoff(e.attempts, v.random()), e.slots.Interval)
 }

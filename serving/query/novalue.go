@@ -24,18 +24,26 @@ const maxLabels = 500 // bytes of a series' labels in a message
 // an error: autoscalers add the values, and would scale down by a sum of the rest.
 func (m *MetricQuery) reject(v *Values) error {
 	rest := len(v.Items)
-	if m.Object != "" || m.ObjectLabel != "" || v.Omissions == 0 || m.OmitInvalid && rest > 0 {
+	if m.Object != "" || m.ObjectLabel != "" || v.Omissions == 0 {
 		return nil
 	}
-	v.Items = nil
 	first, more := &v.Omitted[0], ""
+	if m.OmitInvalid && rest > 0 {
+		// Series with the same labels are no invalid values.
+		i := slices.IndexFunc(v.Omitted, func(o Omission) bool { return o.Reason == OmitReasonDuplicate })
+		if i < 0 {
+			return nil
+		}
+		first = &v.Omitted[i]
+	}
+	v.Items = nil
 	if v.Omissions > 1 {
 		more = fmt.Sprintf(" (and %d series more without a value)", v.Omissions-1)
 	}
 	if first.Reason != OmitReasonDuplicate {
 		more += "; correct the query"
 	}
-	if rest > 0 {
+	if rest > 0 && first.Reason != OmitReasonDuplicate {
 		more += fmt.Sprintf(", or set invalidValues to Omit in %s, which serves the other series", m.Origin)
 	}
 	return fmt.Errorf("%w: %w%s", noValue("there is no value, since the series %s has none", text.Printable(labelKey(first.Labels), maxLabels)), first, more)

@@ -35,7 +35,7 @@ func (v *Evaluator) recordHealth(ev *evaluation, failure *Failure, now time.Time
 	if sourceProbe || !q.lastSuccess.After(ev.started) {
 		q.breaker.record(failure, ev.entry.failedFor, ev.entry.failedFor)
 	}
-	if sourceProbe || (!q.breaker.open() && (q.breaker.shouldOpen() || q.failsAllTenants())) {
+	if sourceProbe || (!q.breaker.open() && (q.breaker.shouldOpen() || q.failsAllTenants(now))) {
 		if !q.breaker.open() {
 			q.breaker.failure = failure
 			v.logger.Info("Circuit breaker opened: queries of the source fail fast, except for one probe at a time",

@@ -159,10 +159,11 @@ func (q *sourceQueue) retryAt(tenant string) time.Time {
 	return q.breaker.retryAt
 }
 
-// failsAllTenants reports whether the breakers of all tenants are open.
-func (q *sourceQueue) failsAllTenants() bool {
+// failsAllTenants reports whether the breakers of all tenants are open. The limit of one that is held says
+// nothing about others.
+func (q *sourceQueue) failsAllTenants(now time.Time) bool {
 	for _, t := range q.tenants {
-		if !t.breaker.open() {
+		if !t.breaker.open() || now.Before(t.breaker.heldUntil) {
 			return false
 		}
 	}

@@ -597,13 +597,18 @@ func TestRetryAfterHoldsItsTenant(t *testing.T) {
 func TestRetryAfterLasts(t *testing.T) {
 	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
 		s.setEvaluate(func(_ context.Context, expression string, at time.Time) (*Result, error) {
-			if expression == "hog" {
+			switch expression {
+			case "hog":
 				return nil, &Failure{Reason: ReasonRateLimited, RetryAfter: time.Minute}
+			case "shorter":
+				time.Sleep(time.Second)
+				return nil, &Failure{Reason: ReasonRateLimited, RetryAfter: time.Second}
 			}
 			time.Sleep(time.Second)
 			return singleResult(at, 1), nil
 		})
 		go func() { f.mustQuery(tenantQuery("evil", "slow")) }()
+		go func() { _, _ = f.query(tenantQuery("evil", "shorter")) }()
 		synctest.Wait()
 		_, _ = f.query(tenantQuery("evil", "hog"))
 		time.Sleep(2 * time.Second)
@@ -616,9 +621,12 @@ func TestRetryAfterLasts(t *testing.T) {
 		time.Sleep(8 * time.Second)
 		f.mustQuery(tenantQuery("evil", "own"))
 
-		// As no other tenant asks, the breaker of the source opens, too, and the first success closes it.
+		// No other tenant asks, whose queries succeed though.
 		time.Sleep(time.Hour)
 		_, _ = f.query(tenantQuery("evil", "hog"))
+		for i := range 10 {
+			go func() { f.mustQuery(tenantQuery("shop", fmt.Sprint(i))) }()
+		}
 		f.mustQuery(tenantQuery("shop", "a"))
 		if _, err := f.query(tenantQuery("evil", "after another's success")); reasonOf(err) != ReasonRateLimited {
 			t.Errorf("after another tenant's success: %v", err)

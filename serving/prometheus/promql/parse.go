@@ -253,3 +253,18 @@ func SameButName(one, oneName, two, twoName string) bool {
 	}
 	return strings.ReplaceAll(a.String(), oneName, twoName) == b.String()
 }
+
+// ReadsSeries reports whether an expression reads series, or may, as it cannot be parsed here.
+func ReadsSeries(expression string) bool {
+	e, err := Parse(expression)
+	if err != nil {
+		return true
+	}
+	reads := false
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		_, selector := n.(*parser.VectorSelector)
+		reads = reads || selector
+		return nil
+	})
+	return reads
+}
