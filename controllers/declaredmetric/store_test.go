@@ -28,6 +28,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
+	"github.com/metricsbackend/metrics-backend-operator/test/heap"
 )
 
 // manyMetrics is a kube-apiserver with the largest ExternalMetrics in one namespace, and serving pods.
@@ -142,19 +143,17 @@ func heapOf(tb testing.TB, s *manyMetrics) (kept, polled float64, _ cache.Shared
 	if err != nil {
 		tb.Fatal(err)
 	}
-	heap := func() (now, all float64) {
-		runtime.GC()
-		runtime.GC()
+	allocated := func() float64 {
 		var stats runtime.MemStats
 		runtime.ReadMemStats(&stats)
-		return float64(stats.HeapAlloc), float64(stats.TotalAlloc)
+		return float64(stats.TotalAlloc)
 	}
 	stored := fake.NewClientBuilder().WithScheme(kinds).WithObjects(serving()).Build()
 	w := &world{directory: servingclient.NewDirectory()}
 	if s.used {
 		w.pods("a", "b")
 	}
-	before, _ := heap()
+	before := heap.InUse()
 	c := New(Options{Live: live, Client: stored, Pods: s, Tokens: w, Directory: w.directory, Clock: clock.RealClock{}})
 	external := c.informers[kindExternal]
 	ctx, cancel := context.WithCancel(tb.Context())
@@ -162,12 +161,11 @@ func heapOf(tb testing.TB, s *manyMetrics) (kept, polled float64, _ cache.Shared
 	running.Go(func() { external.RunWithContext(ctx) })
 	tb.Cleanup(func() { cancel(); running.Wait(); server.Close() })
 	cache.WaitForCacheSync(ctx.Done(), external.HasSynced)
-	after, allocated := heap()
+	after, start := heap.InUse(), allocated()
 	ended, end := context.WithCancel(ctx)
 	end()
 	_ = c.Poll(ended) // all but its requests
-	_, total := heap()
-	return (after - before) / float64(s.metrics), (total - allocated) / float64(s.metrics), external
+	return (after - before) / float64(s.metrics), (allocated() - start) / float64(s.metrics), external
 }
 
 // Of metrics beyond the limits little is kept, whatever they have, and however kube-apiserver lists them: 100,000 of them, and as

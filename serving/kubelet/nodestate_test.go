@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
+	"github.com/metricsbackend/metrics-backend-operator/test/heap"
 )
 
 // names returns namespace/pod/container of all containers.
@@ -166,28 +166,22 @@ func TestRetained(t *testing.T) {
 		fmt.Fprintf(&text, "container_cpu_usage_seconds_total{container=\"c\",namespace=\"ns\",pod=\"p%d\",x=%q} 1\n", i, strings.Repeat("j", 60000))
 	}
 	body := text.String()
-	heap := func() int64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.GC() // the second one empties pools
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
-	before := heap()
-	var state nodeState
-	for range 3 {
-		readText(t, &state, strings.NewReader(body))
-	}
-	kept := heap() - before
-	runtime.KeepAlive(body)
-	if state.containers != containers {
-		t.Errorf("held %d containers, want %d", state.containers, containers)
-	}
+	kept := heap.Kept(func() *nodeState {
+		var state nodeState
+		for range 3 {
+			readText(t, &state, strings.NewReader(body))
+		}
+		if state.containers != containers {
+			t.Errorf("held %d containers, want %d", state.containers, containers)
+		}
+		return &state
+	})
 	// The container, its pod, names and a map entry.
-	if most := int64(containers * 1024); kept > most {
-		t.Errorf("%d bytes are kept of a body of %d, want at most %d", kept, len(body), most)
+	const most = containers * 1024
+	if kept > most {
+		t.Errorf("%.0f bytes are kept of a body of %d, want at most %d", kept, len(body), most)
 	}
-	t.Logf("%d bytes are kept of a body of %d", kept, len(body))
+	t.Logf("%.0f bytes are kept of a body of %d", kept, len(body))
 }
 
 // TestPointsOfManyPods checks that points that share an allocation are independent.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/test/heap"
 )
 
 // vectorBody is the answer for n pods as Prometheus writes it.
@@ -49,12 +50,6 @@ func BenchmarkEvaluate(b *testing.B) {
 // BenchmarkAnswerMemory is what a sample takes of an answer of 20,000 that is held.
 func BenchmarkAnswerMemory(b *testing.B) {
 	const n = 20000
-	heap := func() float64 {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return float64(m.HeapAlloc)
-	}
 	for _, more := range []int{0, 5} {
 		b.Run(fmt.Sprintf("labels=%d", 2+more), func(b *testing.B) {
 			var labels strings.Builder
@@ -67,12 +62,12 @@ func BenchmarkAnswerMemory(b *testing.B) {
 				_, _ = rw.Write(body)
 			}, nil)
 			for b.Loop() {
-				before := heap()
+				before := heap.InUse()
 				a, err := w.source.Evaluate(b.Context(), query.Query{Expression: "x"}, instant)
 				if err != nil {
 					b.Fatal(err)
 				}
-				b.ReportMetric((heap()-before)/n, "B/sample")
+				b.ReportMetric((heap.InUse()-before)/n, "B/sample")
 				b.ReportMetric(float64(a.Bytes)/n, "counted-B/sample")
 				runtime.KeepAlive(a)
 			}

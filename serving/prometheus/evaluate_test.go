@@ -10,7 +10,6 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/test/heap"
 )
 
 var quiet = log.New(io.Discard, "", 0)
@@ -306,19 +306,6 @@ func TestDeclaredLimits(t *testing.T) {
 
 // The bytes of a result are what it keeps alive, whether its texts differ or not.
 func TestResultBytes(t *testing.T) {
-	// Goroutines of other tests may still end, and pools are emptied by a second collection.
-	heap := func() float64 {
-		for last := 0.0; ; {
-			runtime.GC()
-			var m runtime.MemStats
-			runtime.ReadMemStats(&m)
-			now := float64(m.HeapAlloc)
-			if math.Abs(now-last) < 4<<10 {
-				return now
-			}
-			last = now
-		}
-	}
 	const n = 4000
 	samples := func(labels int, value func(i, label int) string) string {
 		var b strings.Builder
@@ -343,19 +330,18 @@ func TestResultBytes(t *testing.T) {
 	}
 	for name, body := range tests {
 		t.Run(name, func(t *testing.T) {
-			read := func() ([]query.Sample, int) {
+			counted := 0
+			kept := heap.Kept(func() []query.Sample {
 				v := sampleReader{at: instant, bounds: bounds{samples: n}}
 				if _, err := readEnvelope(strings.NewReader(body), v.read); err != nil {
 					t.Fatal(err)
 				}
-				return v.samples, v.size
-			}
-			before := heap()
-			held, counted := read()
-			if kept := heap() - before; kept < 0.6*float64(counted) || kept > 1.3*float64(counted) {
+				counted = v.size
+				return v.samples
+			})
+			if kept < 0.6*float64(counted) || kept > 1.3*float64(counted) {
 				t.Errorf("%d bytes are counted, and %.0f kept", counted, kept)
 			}
-			runtime.KeepAlive(held)
 		})
 	}
 }

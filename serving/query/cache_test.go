@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/heap"
 )
 
 // resultOf returns results of n kilobytes.
@@ -128,19 +130,13 @@ func TestMaxResultAge(t *testing.T) {
 // 100 namespaces, each with a result for one object, with and without a subscriber.
 func BenchmarkCacheMemory(b *testing.B) {
 	const n, length = 5000, 300
-	heap := func() float64 {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return float64(m.HeapAlloc)
-	}
 	for name, subscribe := range map[string]bool{"polled": false, "subscribed": true} {
 		b.Run(name, func(b *testing.B) {
 			s := &fakeSource{evaluate: func(_ context.Context, expression string, at time.Time) (*Result, error) {
 				return &Result{Time: at, Samples: []Sample{{Labels: map[string]string{"pod": strings.Clone(expression[:20])}, Time: at, Value: 1}}}, nil
 			}}
 			for b.Loop() {
-				before := heap()
+				before := heap.InUse()
 				d := NewEvaluator(clock.RealClock{}, func() float64 { return 0 }, func(string) (Source, bool) { return s, true }, Limits{})
 				stops := make([]func(), 0, n)
 				for i := range n {
@@ -154,7 +150,7 @@ func BenchmarkCacheMemory(b *testing.B) {
 					}
 				}
 				s.expressions, s.instants = nil, nil
-				b.ReportMetric((heap()-before)/n-length, "B/query")
+				b.ReportMetric((heap.InUse()-before)/n-length, "B/query")
 				for _, stop := range stops {
 					stop()
 				}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
+	"github.com/metricsbackend/metrics-backend-operator/test/heap"
 )
 
 // BenchmarkEvent writes the watch events of 30,000 pods: the first time in an
@@ -64,18 +65,12 @@ func BenchmarkEvent(b *testing.B) {
 // BenchmarkEncodedMemory is what 30,000 pods keep of their encodings, one after
 // the other: watched in v1, watched in v1beta1 as well, and listed.
 func BenchmarkEncodedMemory(b *testing.B) {
-	heap := func() float64 {
-		goruntime.GC()
-		var m goruntime.MemStats
-		goruntime.ReadMemStats(&m)
-		return float64(m.HeapAlloc) / 30000
-	}
 	for _, mediaType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		b.Run(mediaType, func(b *testing.B) {
 			store := cluster(100, 300)
 			for b.Loop() {
 				republish(store)
-				before := heap()
+				before := heap.InUse()
 				for _, version := range []string{"v1", "v1beta1"} {
 					encoder := stockEventEncoders()[version+" "+mediaType]
 					for o := range store.Pods.List("", samplestore.Key{}) {
@@ -83,8 +78,8 @@ func BenchmarkEncodedMemory(b *testing.B) {
 							b.Fatal(err)
 						}
 					}
-					after := heap()
-					b.ReportMetric(after-before, version+"-B/pod")
+					after := heap.InUse()
+					b.ReportMetric((after-before)/30000, version+"-B/pod")
 					before = after
 				}
 				for o := range store.Pods.List("", samplestore.Key{}) {
@@ -92,7 +87,7 @@ func BenchmarkEncodedMemory(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
-				b.ReportMetric(heap()-before, "list-B/pod")
+				b.ReportMetric((heap.InUse()-before)/30000, "list-B/pod")
 			}
 			goruntime.KeepAlive(store)
 		})

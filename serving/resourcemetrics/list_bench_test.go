@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
+	"github.com/metricsbackend/metrics-backend-operator/test/heap"
 )
 
 // listRequests are the ways to list, by name.
@@ -132,15 +133,8 @@ func BenchmarkListRetained(b *testing.B) {
 		b.Run(fmt.Sprint(pods), func(b *testing.B) {
 			store := cluster(pods/300, 300)
 			server := serve(b, store, enableAll)
-			live := func() uint64 {
-				runtime.GC()
-				runtime.GC() // and what pools held
-				var m runtime.MemStats
-				runtime.ReadMemStats(&m)
-				return m.HeapAlloc
-			}
 			get(b, server, "/apis/metrics.k8s.io/v1/nodes", "")
-			before := live()
+			before := heap.InUse()
 			for b.Loop() {
 				for _, r := range listRequests {
 					if r.encoding == "" {
@@ -148,7 +142,7 @@ func BenchmarkListRetained(b *testing.B) {
 					}
 				}
 			}
-			b.ReportMetric(float64(int64(live()-before)>>10), "retained-KiB")
+			b.ReportMetric((heap.InUse()-before)/1024, "retained-KiB")
 		})
 	}
 }

@@ -6,7 +6,6 @@ package stream
 import (
 	"fmt"
 	"io"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
+	"github.com/metricsbackend/metrics-backend-operator/test/heap"
 )
 
 const (
@@ -161,18 +161,14 @@ func BenchmarkPublishUnwanted(b *testing.B) {
 // BenchmarkConnect opens 10,000 watches and reads the initial events of each.
 func BenchmarkConnect(b *testing.B) {
 	f := newFleet()
-	var before, after runtime.MemStats
 	var bytes float64
 	for b.Loop() {
-		runtime.GC()
-		runtime.ReadMemStats(&before)
+		before := heap.InUse()
 		watchers := f.watchers(b)
 		for _, w := range watchers {
 			w.drain(b)
 		}
-		runtime.GC()
-		runtime.ReadMemStats(&after)
-		bytes = float64(after.HeapAlloc) - float64(before.HeapAlloc)
+		bytes = heap.InUse() - before
 		for _, w := range watchers {
 			w.Stop()
 		}
@@ -266,10 +262,9 @@ func BenchmarkLatency(b *testing.B) {
 func BenchmarkStalled(b *testing.B) {
 	const watchers = 1000
 	f := newFleet()
-	var before, after runtime.MemStats
+	var bytes float64
 	for b.Loop() {
-		runtime.GC()
-		runtime.ReadMemStats(&before)
+		before := heap.InUse()
 		all := make([]*Watcher, watchers)
 		for i := range all {
 			w, err := f.hub.Watch(quiet(b), Request{Metrics: f.metrics})
@@ -286,13 +281,12 @@ func BenchmarkStalled(b *testing.B) {
 		for n := range 3 * benchNodes {
 			f.scrape(n % benchNodes)
 		}
-		runtime.GC()
-		runtime.ReadMemStats(&after)
+		bytes = heap.InUse() - before
 		for _, w := range all {
 			w.Stop()
 		}
 	}
-	b.ReportMetric((float64(after.HeapAlloc)-float64(before.HeapAlloc))/watchers, "heap-B/watch")
+	b.ReportMetric(bytes/watchers, "heap-B/watch")
 }
 
 // BenchmarkPublishToCostlySelectors: what one user's selectors cost all others.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
+	"github.com/metricsbackend/metrics-backend-operator/test/heap"
 )
 
 // large is a catalog of 100 rules, each with 10,000 names of series.
@@ -122,16 +123,10 @@ func BenchmarkApply(b *testing.B) {
 // BenchmarkSeriesMemory is what a kind of series takes that is known to 100 rules of
 // 10,000 kinds each: its name, and the metrics of two resources that are made of it.
 func BenchmarkSeriesMemory(b *testing.B) {
-	heap := func() float64 {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return float64(m.HeapAlloc)
-	}
 	for b.Loop() {
-		before := heap()
+		before := heap.InUse()
 		c := large(b, thousands)
-		b.ReportMetric((heap()-before)/1e6, "B/kind")
+		b.ReportMetric((heap.InUse()-before)/1e6, "B/kind")
 		runtime.KeepAlive(c)
 	}
 }

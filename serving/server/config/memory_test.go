@@ -17,6 +17,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
+	"github.com/metricsbackend/metrics-backend-operator/test/heap"
 )
 
 // TestManyMetrics: what serving takes for each metric in use, and for each beyond the limits, if they have as much query or as
@@ -76,17 +77,10 @@ func heapOf(t *testing.T, metrics int, fill func(*v1alpha1.ExternalMetricSpec, i
 		t.Fatal(err)
 	}
 	list, body = v1alpha1.ExternalMetricList{}, nil
-	heap := func() float64 {
-		runtime.GC()
-		runtime.GC()
-		var stats runtime.MemStats
-		runtime.ReadMemStats(&stats)
-		return float64(stats.HeapAlloc)
-	}
-	before := heap()
+	before := heap.InUse()
 	go c.external.run(t.Context())
 	eventually(t, "the metrics are applied", func() bool { return c.external.hasApplied() == nil })
-	after := heap()
+	after := heap.InUse()
 	declared := catalog.Declared()
 	if last := declared[len(declared)-1]; len(declared) != v1alpha1.MaxMetricsPerNamespace || last.Reason != "" {
 		t.Errorf("%d metrics are declared, and the last is %+v", len(declared), last)

@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/heap"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
@@ -27,9 +27,9 @@ func TestOperatorMemory(t *testing.T) {
 	suite := <-idle
 	t.Cleanup(func() { idle <- suite })
 	outcome.Begin(t)
-	// heap returns the heap in use once the operator has written the status of all metrics. What it receives just then
-	// is soon garbage: heap gives it some time to shrink to the most that may stay.
-	heap := func(metrics int, most float64) float64 {
+	// inUse returns the heap in use once the operator has written the status of all metrics. What it receives just then
+	// is soon garbage: inUse gives it some time to shrink to the most that may stay.
+	inUse := func(metrics int, most float64) float64 {
 		t.Helper()
 		outcome.Eventually(t, 2*time.Minute, fmt.Sprintf("%d metrics have a status", metrics), func(ctx context.Context) error {
 			var external v1alpha1.ExternalMetricList
@@ -47,18 +47,14 @@ func TestOperatorMemory(t *testing.T) {
 			}
 			return nil
 		})
-		var inUse float64
+		var bytes float64
 		_ = outcome.Poll(t.Context(), 30*time.Second, func(context.Context) error {
-			var stats runtime.MemStats
-			runtime.GC()
-			runtime.GC()
-			runtime.ReadMemStats(&stats)
-			if inUse = float64(stats.HeapAlloc); inUse > most {
-				return fmt.Errorf("%.1f MB", inUse/1e6)
+			if bytes = heap.InUse(); bytes > most {
+				return fmt.Errorf("%.1f MB", bytes/1e6)
 			}
 			return nil
 		})
-		return inUse
+		return bytes
 	}
 	// add keeps no reference to what it creates.
 	add := func(name string, annotations map[string]string) {
@@ -75,7 +71,7 @@ func TestOperatorMemory(t *testing.T) {
 		}
 	})
 	add("small", nil)
-	before := heap(1, math.Inf(1))
+	before := inUse(1, math.Inf(1))
 
 	// 26 MB, of which 2.7 MB may stay in memory.
 	const metrics, size, limit = 100, 250 << 10, 2.7e6
@@ -83,7 +79,7 @@ func TestOperatorMemory(t *testing.T) {
 	for i := range metrics {
 		add(fmt.Sprintf("large%03d", i), annotations)
 	}
-	after := heap(1+metrics, before+limit)
+	after := inUse(1+metrics, before+limit)
 	t.Logf("heap in use: %.1f MB, then %.1f MB", before/1e6, after/1e6)
 	if grown := after - before; grown > limit {
 		t.Errorf("the heap in use has grown by %.1f MB with %d MB of annotations", grown/1e6, metrics*size/1_000_000)

@@ -1,0 +1,33 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package heap measures the heap of the process that a test runs in.
+package heap
+
+import (
+	"runtime"
+	"slices"
+)
+
+// InUse returns the bytes that are reachable.
+func InUse() float64 {
+	runtime.GC()
+	runtime.GC() // the second one empties pools
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return float64(stats.HeapAlloc)
+}
+
+// Kept returns the bytes that the result of build keeps alive. It is the median of several runs, since
+// goroutines that earlier tests left behind allocate and free in the meantime.
+func Kept[T any](build func() T) float64 {
+	runs := make([]float64, 5)
+	for i := range runs {
+		before := InUse()
+		kept := build()
+		runs[i] = InUse() - before
+		runtime.KeepAlive(kept)
+	}
+	slices.Sort(runs)
+	return runs[len(runs)/2]
+}
