@@ -121,8 +121,12 @@ func classifyStatus(resp *http.Response, c *credentials, now time.Time) *query.F
 	}
 	wait := retryAfter(code, resp.Header, now)
 	switch {
-	case code == http.StatusTooManyRequests || wait > 0:
-		return &query.Failure{Reason: query.ReasonRateLimited, Message: message + limitRemedy, RetryAfter: wait}
+	case code == http.StatusTooManyRequests:
+		message += " (the server limits its clients: raise the limit there, or ask less: longer intervals, or fewer metrics)"
+		return &query.Failure{Reason: query.ReasonRateLimited, Message: message, RetryAfter: wait}
+	case wait > 0:
+		message += " (the server is overloaded: give it more capacity, or ask less)"
+		return &query.Failure{Reason: query.ReasonRateLimited, Message: message, RetryAfter: wait}
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return failf(query.ReasonUnauthorized, "%s (check authentication and headers of the source)", message)
 	case parsed.Status == "error" && parsed.ErrorType == "timeout":
@@ -140,9 +144,6 @@ func classifyStatus(resp *http.Response, c *credentials, now time.Time) *query.F
 	}
 	return failf(query.ReasonBadStatus, "%s", message)
 }
-
-// limitRemedy says what to do about a server that limits its clients.
-const limitRemedy = " (the server limits its clients: raise the limit there, or ask less: longer intervals, or fewer metrics)"
 
 // classifyAPIError returns the Failure for an error in a response with status 200.
 func classifyAPIError(errorType, message string) *query.Failure {

@@ -149,7 +149,7 @@ func TestEvaluateFailures(t *testing.T) {
 		"the server's timeout":           {handler: status(503, json, `{"status":"error","errorType":"timeout","error":"query timed out in expression evaluation"}`), reason: query.ReasonTimeout, says: "query timed out"},
 		"overloaded":                     {handler: status(503, "text/html", "<html><h1>503 Service Unavailable</h1></html>"), reason: query.ReasonBadStatus, says: "HTTP 503: 503 Service Unavailable"},
 		"too many requests":              {handler: status(429, json, `{"status":"error","errorType":"too_many_requests","error":"the request rate is limited"}`, "Retry-After", "30"), reason: query.ReasonRateLimited, says: "HTTP 429: the request rate is limited (the server limits its clients: raise the limit there, or ask less"},
-		"too many requests, for a while": {handler: status(503, "text/plain", "busy", "Retry-After", "30"), reason: query.ReasonRateLimited, says: "HTTP 503: busy (the server limits"},
+		"too many requests, for a while": {handler: status(503, "text/plain", "busy", "Retry-After", "30"), reason: query.ReasonRateLimited, says: "HTTP 503: busy (the server is overloaded: give it more capacity, or ask less)"},
 		"no authentication":              {handler: status(401, "text/plain", "no token\n"), reason: query.ReasonUnauthorized, says: "HTTP 401: no token (check authentication"},
 		"no permission":                  {handler: status(403, json, `{"message":"tenant blocked"}`), reason: query.ReasonUnauthorized, says: "HTTP 403: tenant blocked"},
 		"no such path":                   {handler: status(404, "text/plain", "404 page not found"), reason: query.ReasonBadStatus, says: "ends before /api/v1"},

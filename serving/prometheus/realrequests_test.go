@@ -314,7 +314,7 @@ func TestRateLimitOfOneTeam(t *testing.T) {
 						var f *query.Failure
 						switch {
 						case err == nil && q == "sum(own)":
-						case !errors.As(err, &f) || f.Reason != query.ReasonRateLimited || !strings.Contains(f.Message, "limits its clients"):
+						case !errors.As(err, &f) || f.Reason != query.ReasonRateLimited || strings.Contains(f.Message, "url"):
 							t.Errorf("%s: %v", q, err)
 						case q == "sum(own)":
 							held++

@@ -210,7 +210,7 @@ func (s *Source) send(ctx context.Context, why purpose, request func(context.Con
 	}
 	// Queries are held by tenant, before they come here.
 	if at := time.Unix(0, n.retryAt[why].Load()); s.clock.Now().Before(at) {
-		return failureOf(s.name, nil, failf(query.ReasonRateLimited, "it is not asked until %s, as it said%s", at.UTC().Format(time.RFC3339), limitRemedy))
+		return failureOf(s.name, nil, failf(query.ReasonRateLimited, "it is not asked until %s, as it said (Retry-After): raise its limit there, or ask less", at.UTC().Format(time.RFC3339)))
 	}
 	timeout := n.settings.timeout
 	if why == forSeries {

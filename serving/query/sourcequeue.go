@@ -124,7 +124,7 @@ func (q *sourceQueue) admit(ev *evaluation, now time.Time) *Failure {
 	if now.Before(ev.tenant.breaker.heldUntil) {
 		q.release(ev)
 		return &Failure{Source: q.name, Reason: ReasonRateLimited, circuitOpen: true, Message: fmt.Sprintf(
-			"the source limits its clients, and for up to a minute after it said so it gets no query of %s: raise its limit there, or ask less", describeTenant(ev.tenant.tenant))}
+			"the source asked for a pause (Retry-After), in which it gets no query of %s, for a minute at most: raise its limit there, or ask less", describeTenant(ev.tenant.tenant))}
 	}
 	if q.breaker.open() {
 		return q.breaker.admit(ev.key, e.attempts, &e.lastProbe, ev.tenant.breaker.failure == nil, now)

@@ -583,7 +583,7 @@ func TestRetryAfterHoldsItsTenant(t *testing.T) {
 					if n := s.countOf("own"); n < test.least || n > test.most {
 						t.Errorf("another query was sent %d times in ten minutes", n)
 					}
-					if held := test.most < 41; held != strings.Contains(rejected, "RateLimited: the source limits its clients") || strings.Contains(rejected, "slow down") {
+					if held := test.most < 41; held != strings.Contains(rejected, "RateLimited: the source asked for a pause") || strings.Contains(rejected, "slow down") {
 						t.Errorf("another query got %q", rejected)
 					}
 				})

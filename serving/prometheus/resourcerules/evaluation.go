@@ -42,6 +42,8 @@ type evaluation struct {
 
 	mu     sync.Mutex
 	report Report
+	// hold is the longest Retry-After of the source.
+	hold time.Duration
 }
 
 // rulesPath is the path of the rules in a MetricsBackend.
@@ -142,6 +144,9 @@ func (e *evaluation) failed(path string, err error) {
 	reason, message := ReasonNoFigures, err.Error()
 	if f := (*query.Failure)(nil); errors.As(err, &f) {
 		reason, message = string(f.Reason), f.Error()
+		e.mu.Lock()
+		e.hold = max(e.hold, f.RetryAfter)
+		e.mu.Unlock()
 	}
 	e.problem(path, v1alpha1.RuleFailing, reason, message)
 }

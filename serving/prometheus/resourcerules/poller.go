@@ -128,11 +128,11 @@ func (p *Poller) Run(ctx context.Context) {
 				// Timers are late, each by another time, but points are those of the slot.
 				at = slots.Start(at.Add(maxEarly))
 			}
-			p.poll(pollCtx, q, at)
-			wait, scheduled = slots.Next(at).Sub(p.clock.Now()), true
+			hold := p.poll(pollCtx, q, at)
+			wait, scheduled = slots.Next(at.Add(hold)).Sub(p.clock.Now()), true
 			if r := p.Report(); r.Complete() {
 				retry = firstRetry
-			} else if wait > retry {
+			} else if hold == 0 && wait > retry {
 				wait, scheduled = retry, false
 				retry *= 2
 			}
@@ -158,29 +158,31 @@ func slotsOf(q *rules.ResourceQueries) schedule.Schedule {
 	}
 }
 
-// poll evaluates the queries for one instant and publishes the results.
-func (p *Poller) poll(ctx context.Context, q *rules.ResourceQueries, at time.Time) {
+// poll evaluates the queries for one instant and publishes the results. It returns how long the source
+// wants no more queries.
+func (p *Poller) poll(ctx context.Context, q *rules.ResourceQueries, at time.Time) (hold time.Duration) {
 	e := &evaluation{queries: q, store: p.store, at: at.Truncate(time.Millisecond)}
 	if source, found := p.find(q.Source); found {
 		e.evaluate(ctx, source)
 		if ctx.Err() != nil {
-			return
+			return 0
 		}
 		e.publish()
 	} else {
 		e.problem("", v1alpha1.RuleFailing, string(query.ReasonUnknownSource), fmt.Sprintf("spec.sources has no source %q that can be asked", q.Source))
 	}
 	if ctx.Err() != nil {
-		return
+		return 0
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.queries != q {
-		return // the next poll, with the new queries, starts now
+		return 0 // the next poll, with the new queries, starts now
 	}
 	e.report.Done, e.report.PodsOnly = true, !q.HasNodes()
 	if e.report.Newest.IsZero() {
 		e.report.Newest = p.report.Newest
 	}
 	p.report = e.report
+	return e.hold
 }

@@ -328,6 +328,31 @@ type lateTimer struct {
 func (l *lateTimer) Reset(d time.Duration) bool { return l.Timer.Reset(d + l.late) }
 
 // Replicas whose timers are late, each by something else, give points of the same instants.
+// A source that limits its clients is not asked again before the time of its Retry-After, even if the
+// interval and the first retry are shorter.
+func TestRetryAfter(t *testing.T) {
+	run(t, func(t *testing.T, s *server, poller *Poller, _ *samplestore.Store) {
+		s.fails["container_cpu"] = &query.Failure{Source: "main", Reason: query.ReasonRateLimited, RetryAfter: 40 * time.Second}
+		poller.Apply(compile(t, ruleSet()))
+		synctest.Wait()
+		polls := func() int {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return len(s.asked) / len(subjects)
+		}
+		for _, step := range []struct {
+			after time.Duration
+			want  int
+		}{{0, 1}, {39 * time.Second, 1}, {16 * time.Second, 2}} {
+			time.Sleep(step.after)
+			synctest.Wait()
+			if got := polls(); got != step.want {
+				t.Errorf("%d polls %s later, want %d", got, step.after, step.want)
+			}
+		}
+	})
+}
+
 func TestLateTimers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		instants := func(late time.Duration) []time.Time {
