@@ -368,7 +368,7 @@ func explainMetrics(t *testing.T) {
 		"pods": {args: []string{"checkout_requests_per_second", "--for=pods", "-l", "app=cart"},
 			want: []string{"spec.customMetrics.rules[0]", "prometheus, asked each 5s", "sum(rate(checkout_requests_total{", `namespace="shop"`, "cart-"}},
 		"by discovery": {args: []string{"mail/queue_length"},
-			want: []string{"spec.externalMetrics.rules[0]", "sum(mail_queue_length{", `{queue="outgoing"}`}},
+			want: []string{"spec.externalMetrics.rules[0]", "sum(last_over_time(mail_queue_length{", `{queue="outgoing"}`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			outcome.Eventually(t, 2*time.Minute, "the metric is explained", func(context.Context) error {

@@ -102,7 +102,7 @@ func serveRules(t *testing.T, account string, backend []byte) (p *process, token
 		"memory of a pod":             {path: resource + "/namespaces/default/pods/cart-1", want: []string{`"name":"app"`, `"memory":"64Mi"`, `"window":"20s"`}},
 		"memory of a node":            {path: resource + "/nodes/machine-1", want: []string{`"memory":"512Mi"`, `"cpu":`}},
 		"explained":                   {path: custom + "/namespaces/default/pods/cart-1/items_before?explain=true", want: []string{`spec.customMetrics.rules[5]`, `avg(cart_items{`}},
-		"explained, external":         {path: external + "/mail%5C%7Cqueue_length?explain=true", want: []string{`spec.externalMetrics.rules[0]`, `sum(mail_queue_length{`}},
+		"explained, external":         {path: external + "/mail%5C%7Cqueue_length?explain=true", want: []string{`spec.externalMetrics.rules[0]`, `sum(last_over_time(mail_queue_length{`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.code == 0 {
