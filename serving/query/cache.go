@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/metricsbackend/metrics-backend-operator/internal/fairshare"
 	"github.com/metricsbackend/metrics-backend-operator/internal/schedule"
 	"github.com/metricsbackend/metrics-backend-operator/serving/delayqueue"
 )
@@ -107,9 +108,9 @@ func (c *cache) addWithinLimits(q Query, requester string, now time.Time) (*entr
 		own := c.usage(requester)
 		var measure func(usage) int
 		switch {
-		case !fair(own.queries, c.total.queries, 1, c.limits.MaxQueries):
+		case !fairshare.Allows(own.queries, c.total.queries, 1, c.limits.MaxQueries):
 			measure = func(u usage) int { return u.queries }
-		case !fair(own.bytes, c.total.bytes, len(q.Expression), c.limits.MaxCachedBytes):
+		case !fairshare.Allows(own.bytes, c.total.bytes, len(q.Expression), c.limits.MaxCachedBytes):
 			measure = func(u usage) int { return u.bytes }
 		default:
 			return c.add(q, requester, now), nil
@@ -204,7 +205,7 @@ func (c *cache) setResult(e *entry, result *Result) *Failure {
 	if e.lastResult != nil {
 		more -= e.lastResult.Bytes
 	}
-	for more > 0 && !fair(e.tenant.bytes, c.total.bytes, more, c.limits.MaxCachedBytes) {
+	for more > 0 && !fairshare.Allows(e.tenant.bytes, c.total.bytes, more, c.limits.MaxCachedBytes) {
 		if !c.evict(func(u usage) int { return u.bytes }, e.tenant.bytes, e) {
 			return &Failure{Source: e.query.Source, Reason: ReasonTooLarge, Message: fmt.Sprintf(
 				"the cached queries of this server and their results have %d bytes, %d of them of %s, and with the %d of this one fewer than that would be left to others of %d: aggregate in the query, and keep fewer labels",

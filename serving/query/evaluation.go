@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/fairshare"
 )
 
 // maxEvaluation limits evaluations of sources without a timeout of their own, or with a longer
@@ -91,7 +93,7 @@ func (v *Evaluator) evaluate(e *entry, requester string, source Source, now time
 	t := q.tenant(requester)
 	ev := &evaluation{key: v.lastKey, entry: e, source: source, queue: q, tenant: t, done: make(chan struct{})}
 	failure, capacity := q.admit(ev, now), q.hasCapacity(t, v.limits.Concurrency)
-	if own := t.queue.Len(); failure == nil && !capacity && !fair(own, q.queued, 1, v.limits.MaxQueued) {
+	if own := t.queue.Len(); failure == nil && !capacity && !fairshare.Allows(own, q.queued, 1, v.limits.MaxQueued) {
 		q.release(ev)
 		failure = &Failure{Source: q.name, Reason: ReasonOverloaded, Message: fmt.Sprintf(
 			"%d queries wait for this source already, %d of them of %s: it is too slow for its queries", q.queued, own, describeTenant(t.tenant))}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/metricsbackend/metrics-backend-operator/internal/fairshare"
 	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 	"github.com/metricsbackend/metrics-backend-operator/serving/delayqueue"
 )
@@ -129,7 +130,7 @@ func (v *Evaluator) join(q Query, requester string, source Source, known bool) (
 			return nil, o, requestHit, now
 		}
 	}
-	if own, total := v.cache.usage(requester).waiting, v.cache.total.waiting; known && !fair(own, total, 1, v.limits.MaxWaiting) {
+	if own, total := v.cache.usage(requester).waiting, v.cache.total.waiting; known && !fairshare.Allows(own, total, 1, v.limits.MaxWaiting) {
 		failure = &Failure{Source: q.Source, Reason: ReasonOverloaded, Message: fmt.Sprintf(
 			"%d requests wait for sources already, %d of them of %s: the sources are too slow for their queries", total, own, describeTenant(requester))}
 	} else if e == nil {

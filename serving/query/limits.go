@@ -19,8 +19,7 @@ const (
 
 // Limits of an Evaluator. Zero means the default.
 //
-// Tenants share each limit fairly: a single tenant may use at most half of it, and n
-// tenants together at most n/(n+1), so that there is always room for another one.
+// Tenants share each limit by package fairshare.
 type Limits struct {
 	// Concurrency limits the running evaluations of one source. Default: 10, which
 	// with two replicas is Prometheus' own limit.
@@ -60,7 +59,3 @@ func (l Limits) withDefaults() Limits {
 		MaxResultAge:   cmp.Or(l.MaxResultAge, 24*time.Hour),
 	}
 }
-
-// fair reports whether a tenant that uses own of total may use more: whether it then uses at most
-// one more than what is left of the limit.
-func fair(own, total, more, limit int) bool { return own+more <= limit-(total+more)+1 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/fairshare"
 )
 
 // sourceQueue has the evaluations of a source that wait, in a queue for each tenant, which is the
@@ -108,7 +110,7 @@ func (q *sourceQueue) pop(concurrency int) *evaluation {
 
 // hasCapacity reports whether a tenant may have one more evaluation running.
 func (q *sourceQueue) hasCapacity(t *tenantQueue, concurrency int) bool {
-	return fair(t.running, q.running, 1, concurrency)
+	return fairshare.Allows(t.running, q.running, 1, concurrency)
 }
 
 // addRunning counts an evaluation that has started, or with -1 one that has ended.
