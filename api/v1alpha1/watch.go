@@ -29,12 +29,12 @@ type WatchSpec struct {
 	Mode WatchMode `json:"mode,omitempty"`
 
 	// Maximum number of open watches per serving pod. Further watches are rejected with 429
-	// and Retry-After, unless their tenant has fewer than the one with the most: then the
-	// newest watch of that one ends. The ServiceAccounts of a namespace are one tenant, and so
-	// is every other user. A tenth is reserved for system users: ServiceAccounts of
-	// kube-system, users system:<name>, and the group system:masters. A lower limit does not
-	// end open watches. A watch takes up to 70 KiB of memory: consider it if serving.resources
-	// has a memory limit. From 1 to 100000. Default: 10000.
+	// and Retry-After. A tenth is reserved for system users: ServiceAccounts of kube-system,
+	// users system:<name>, and the group system:masters. Tenants share the others, and a
+	// single tenant may use half of them. The ServiceAccounts of a namespace are one tenant,
+	// and so is every other user. A lower limit does not end open watches. A watch takes up to
+	// 70 KiB of memory: consider it if serving.resources has a memory limit. From 1 to 100000.
+	// Default: 10000.
 	// +optional
 	// +kubebuilder:default=10000
 	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 100000",message="watch.maxConnections must be between 1 and 100000; to serve no watch at all, set watch.mode: Disabled"

@@ -84,7 +84,9 @@ func (e *environment) startServing(ctx context.Context, f *flags, streams int, s
 	if err := e.stopServing(); err != nil {
 		return err
 	}
-	settings := fmt.Appendf(nil, manifest, f.interval, 2*max(f.watches, f.clients), 2*max(f.watches, f.clients))
+	// A single user, as with one connection, may have half of nine tenths.
+	most := 3 * max(f.watches, f.clients)
+	settings := fmt.Appendf(nil, manifest, f.interval, most, most)
 	var err error
 	e.serving, err = cluster.StartServing(e.plane, f.binary, settings, e.fleet.Authority().PEM,
 		fmt.Sprintf("--http2-max-streams-per-connection=%d", streams))

@@ -81,8 +81,6 @@ var rows = []row{
 			queries: []query{of(`sum by (type) (rate(metrics_api_watch_errors_total{SERVING}[RATE]))`, "{{type}}")}},
 		{title: "Watches refused by a limit", unit: perSecond, noData: "none was.",
 			queries: []query{of(`sum by (limit) (rate(metrics_api_watch_rejected_total{SERVING}[RATE]))`, "{{limit}}")}},
-		{title: "Watches that end for those of other tenants", unit: perSecond,
-			queries: []query{of(`sum by (pod) (rate(metrics_api_watch_evicted_total{SERVING}[RATE]))`, "{{pod}}")}},
 		{title: "Data points that wait, and that clients skip", unit: number, queries: []query{
 			of(`sum(metrics_api_watch_pending_points{SERVING})`, "waiting"),
 			of(`sum(rate(metrics_api_watch_coalesced_points_total{SERVING}[RATE]))`, "skipped a second"),

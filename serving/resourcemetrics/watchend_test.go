@@ -17,7 +17,6 @@ import (
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apiserver/pkg/authentication/user"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
@@ -96,17 +95,6 @@ func TestWatchEnds(t *testing.T) {
 		"drained": func(s *timed) {
 			s.streams.Drain(5 * time.Second)
 			s.clock.Step(6 * time.Second)
-		},
-		"evicted": func(s *timed) {
-			s.admission.Apply(stream.Limits{Connections: 2, PerUser: 2, OpensPerSecond: 10, OpensBurst: 10})
-			if opening, err := s.admission.Admit(&user.DefaultInfo{Name: user.Anonymous}); err == nil {
-				defer opening.Release()
-			}
-			if newcomer, err := s.admission.Admit(&user.DefaultInfo{Name: "jane"}); err == nil {
-				newcomer.Opened(func() {})
-				defer newcomer.Release()
-			}
-			s.clock.Step(time.Second)
 		},
 	}
 	for name, end := range tests {
@@ -251,7 +239,7 @@ func TestWatchLimits(t *testing.T) {
 	}{
 		"in total": {
 			change: func(l *stream.Limits) { l.Connections = 1 },
-			text:   `all of 1 watches are in use (spec.watch.maxConnections), 1 of them by user "system:anonymous"`, after: "10",
+			text:   `no more watches for user "system:anonymous", with 1 open: tenants share 1, and a single one may use half of them (spec.watch.maxConnections)`, after: "10",
 		},
 		"of a user": {
 			change: func(l *stream.Limits) { l.PerUser = 1 },

@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/fairshare"
 )
 
 // Limits bound the open watches of all hubs that share an Admission.
@@ -23,10 +25,6 @@ type Limits struct {
 	OpensPerSecond float64
 	OpensBurst     int
 }
-
-func (l Limits) reserve() int { return l.Connections / 10 }
-
-func (l Limits) unreserved() int { return l.Connections - l.reserve() }
 
 // The Retry-After of rejected watches, in seconds. It cannot be known when a watch ends;
 // another replica may have room at once.
@@ -50,9 +48,8 @@ const (
 	limitPerUser     = "maxConnectionsPerUser"
 )
 
-// Admission counts open watches against limits. Users share them by tenant: when all are in use,
-// a tenant that has fewer than the largest takes the place of one of that one's, which ends.
-// Otherwise whoever opens many ServiceAccounts' watches first would have all of them.
+// Admission counts open watches against limits. Users share Connections by tenant (package
+// fairshare): a namespace with many ServiceAccounts cannot keep others out.
 type Admission struct {
 	clock  clock.PassiveClock
 	random func() float64
@@ -60,13 +57,11 @@ type Admission struct {
 	mu     sync.Mutex
 	limits Limits
 	users  map[string]*userWatches
-	// tenants are those with watches; system may use the reserve.
-	tenants        map[tenantKey]*tenant
-	system, others pool
-	// replacing are admitted over a limit and not open yet, ending were evicted and not released
-	// yet; the latter are no longer counted otherwise.
-	replacing, ending int
-	pruned            time.Time
+	// tenants has the open watches of each tenant that has any. system is the sum of those that
+	// may use the reserve, others of those that may not.
+	tenants        map[tenant]int
+	system, others int
+	pruned         time.Time
 }
 
 type userWatches struct {
@@ -84,7 +79,7 @@ func NewAdmission(c clock.PassiveClock, random func() float64, limits Limits) *A
 	for _, limit := range []string{limitOpenRate, limitConnections, limitPerUser} {
 		rejectedTotal.WithLabelValues(limit)
 	}
-	return &Admission{clock: c, random: random, limits: limits, users: map[string]*userWatches{}, tenants: map[tenantKey]*tenant{}, pruned: c.Now()}
+	return &Admission{clock: c, random: random, limits: limits, users: map[string]*userWatches{}, tenants: map[tenant]int{}, pruned: c.Now()}
 }
 
 // Apply changes the limits. Open watches stay open.
@@ -99,9 +94,9 @@ func (a *Admission) Apply(limits Limits) {
 	}
 }
 
-// Admit counts a watch of a user until its Release. Over a limit it returns a 429 that names the
-// limit and has a Retry-After.
-func (a *Admission) Admit(info user.Info) (*Connection, error) {
+// Admit counts a watch of a user until release is called, which must be exactly once. Over a limit
+// it returns a 429 that names the limit and has a Retry-After.
+func (a *Admission) Admit(info user.Info) (release func(), err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	name, now := info.GetName(), a.clock.Now()
@@ -123,33 +118,44 @@ func (a *Admission) Admit(info user.Info) (*Connection, error) {
 		return nil, apierrors.NewTooManyRequests(
 			fmt.Sprintf("user %q has all of its %d watches in use (spec.watch.maxConnectionsPerUser)", name, a.limits.PerUser), retryWhenFull.pick(a.random))
 	}
-	key := tenantOf(info)
-	t := a.tenants[key]
-	if t == nil {
-		t = &tenant{tenantKey: key}
-	}
-	c := &Connection{admission: a, user: u, tenant: t}
-	a.count(c)
-	if !a.over(t) {
-		return c, nil
-	}
-	if !a.mayReplace(t) {
-		a.uncount(c)
+	t := tenantOf(info)
+	if rejection := a.overShare(t); rejection != "" {
 		rejectedTotal.WithLabelValues(limitConnections).Inc()
-		return nil, apierrors.NewTooManyRequests(a.whyFull(t), retryWhenFull.pick(a.random))
+		return nil, apierrors.NewTooManyRequests(rejection, retryWhenFull.pick(a.random))
 	}
-	c.replaces = true
-	a.replacing++
-	return c, nil
+	a.count(u, t, 1)
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.count(u, t, -1)
+	}, nil
 }
 
-// whyFull returns the message for a tenant that has to wait. Shares of others are not its business.
-func (a *Admission) whyFull(t *tenant) string {
-	all, which := a.limits.Connections, ""
-	if !t.system && a.limits.reserve() > 0 {
-		all, which = a.limits.unreserved(), " that are not reserved"
+// overShare returns why a tenant may not open another watch, or "". System users have no share: they
+// may use all that is left. The message does not contain what other tenants use.
+func (a *Admission) overShare(t tenant) string {
+	own, all, unreserved := a.tenants[t], a.limits.Connections, a.limits.Connections-a.limits.Connections/10
+	switch {
+	case t.system && a.system+a.others >= all:
+		return fmt.Sprintf("all of %d watches are in use (spec.watch.maxConnections), %d of them by %s", all, own, t)
+	case !t.system && !fairshare.Allows(own, a.others, 1, min(unreserved, all-a.system)):
+		return fmt.Sprintf("no more watches for %s, with %d open: tenants share %d, and a single one may use half of them (spec.watch.maxConnections)", t, own, unreserved)
 	}
-	return fmt.Sprintf("all of %d watches%s are in use (spec.watch.maxConnections), %d of them by %s", all, which, t.open, t.tenantKey)
+	return ""
+}
+
+// count adds n to the open watches of a user and its tenant.
+func (a *Admission) count(u *userWatches, t tenant, n int) {
+	u.open += n
+	a.tenants[t] += n
+	if a.tenants[t] == 0 {
+		delete(a.tenants, t)
+	}
+	if t.system {
+		a.system += n
+	} else {
+		a.others += n
+	}
 }
 
 // untilAllowed returns the seconds until the rate limiter allows one more watch.
@@ -173,9 +179,9 @@ func (a *Admission) prune(now time.Time) {
 	}
 }
 
-// Open returns the number of open watches, with those that are ending.
+// Open returns the number of open watches.
 func (a *Admission) Open() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.system.open + a.others.open + a.ending
+	return a.system + a.others
 }

@@ -98,22 +98,22 @@ func TestRetriesAreSpread(t *testing.T) {
 func TestAdmissionReturns(t *testing.T) {
 	c := clocktesting.NewFakePassiveClock(t0)
 	a := NewAdmission(c, nil, Limits{Connections: 1, PerUser: 1, OpensPerSecond: 1, OpensBurst: 2})
-	admitted, err := a.Admit(&user.DefaultInfo{Name: "a"})
+	release, err := a.Admit(&user.DefaultInfo{Name: "a"})
 	if err != nil || a.Open() != 1 {
 		t.Fatalf("%v, %d open", err, a.Open())
 	}
-	admitted.Release()
-	if admitted, err = a.Admit(&user.DefaultInfo{Name: "a"}); err != nil {
+	release()
+	if release, err = a.Admit(&user.DefaultInfo{Name: "a"}); err != nil {
 		t.Fatalf("the place did not come back: %v", err)
 	}
-	admitted.Release()
+	release()
 	a.Apply(Limits{Connections: 1, PerUser: 1, OpensPerSecond: 100, OpensBurst: 100})
 	c.SetTime(c.Now().Add(time.Second))
 	for range 50 {
-		if admitted, err = a.Admit(&user.DefaultInfo{Name: "a"}); err != nil {
+		if release, err = a.Admit(&user.DefaultInfo{Name: "a"}); err != nil {
 			t.Fatalf("the new rate does not hold: %v", err)
 		}
-		admitted.Release()
+		release()
 	}
 	c.SetTime(c.Now().Add(2 * pruneInterval))
 	if _, err := a.Admit(&user.DefaultInfo{Name: "b"}); err != nil {

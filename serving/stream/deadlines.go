@@ -20,9 +20,6 @@ const (
 	lastBookmarkLead = 2 * time.Second
 	// checkInterval is the longest time between two checks of a watcher.
 	checkInterval = 15 * time.Second
-	// evictedStall replaces Settings.StallTimeout once a watch is evicted: it must not be open in
-	// addition to the limit for long.
-	evictedStall = 15 * time.Second
 )
 
 // deadlines are the times at which a watcher sends a bookmark or ends. Zero times are unset.
@@ -78,11 +75,7 @@ func (w *Watcher) checkDeadlines(now time.Time, s *Settings) (next time.Time, ok
 	if w.stopped.Load() {
 		return time.Time{}, false
 	}
-	stall := s.StallTimeout
-	if r := w.reason.Load(); r != nil && *r == Evicted {
-		stall = evictedStall
-	}
-	if idle := w.idle(); stall > 0 && idle >= stall {
+	if s.StallTimeout > 0 && w.idle() >= s.StallTimeout {
 		// It replaces an earlier reason: the client has not read the final event.
 		stalled := Stalled
 		w.reason.Store(&stalled)

@@ -27,8 +27,6 @@ const (
 	Revoked EndReason = "Revoked"
 	// Disabled means that the verb watch was disabled.
 	Disabled EndReason = "Disabled"
-	// Evicted means that a tenant with fewer watches got its place, see Admission.
-	Evicted EndReason = "Evicted"
 	// Stalled means that the client read nothing for Settings.StallTimeout.
 	Stalled EndReason = "Stalled"
 	// WriteFailed means that the connection broke while an event was written.

@@ -50,13 +50,6 @@ func TestEndReasons(t *testing.T) {
 				watcher.Stop()
 			},
 		},
-		Evicted: {
-			end: func(w *world, watcher *Watcher, _ context.CancelFunc) {
-				watcher.endBy(w.hub.now(), Evicted)
-				w.pass(tick)
-				watcher.Stop()
-			},
-		},
 		Revoked: {
 			end: func(_ *world, watcher *Watcher, _ context.CancelFunc) {
 				watcher.Revoke(apierrors.NewForbidden(schema.GroupResource{}, "", nil))

@@ -68,12 +68,6 @@ var (
 			"maxConnections, maxConnectionsPerUser, or openRate, the rate at which one user opens them.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"limit"})
-	evictedTotal = metrics.NewCounter(&metrics.CounterOpts{
-		Namespace: metricsNamespace, Subsystem: watchSubsystem, Name: "evicted_total",
-		Help: "Number of watches of all APIs that were ended for a tenant with fewer watches, since maxConnections were open. " +
-			"A tenant is the ServiceAccounts of a namespace, or another user.",
-		StabilityLevel: metrics.ALPHA,
-	})
 
 	deliveryLatency = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Namespace: metricsNamespace, Subsystem: watchSubsystem, Name: "delivery_latency_seconds",
@@ -118,6 +112,6 @@ var (
 // RegisterMetrics registers the metrics, for example with legacyregistry.MustRegister. Without
 // it nothing is counted.
 func RegisterMetrics(register func(...metrics.Registerable)) {
-	register(connectionsTotal, connectionsOpen, connectionsDuration, errorsTotal, eventsSent, requestsTotal, rejectedTotal, evictedTotal,
+	register(connectionsTotal, connectionsOpen, connectionsDuration, errorsTotal, eventsSent, requestsTotal, rejectedTotal,
 		deliveryLatency, firstEvent, coalescedTotal, rescansTotal, pendingPoints, memoryBytes)
 }

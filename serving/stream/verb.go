@@ -72,13 +72,13 @@ func (v *WatchVerb) Open(ctx context.Context, hub *Hub, resource schema.GroupRes
 	}
 	client := Client{User: info.GetName(), UserAgent: UserAgentFrom(ctx)}
 	// Before prepare: a client that opens watches too fast must not cause queries to a source.
-	connection, err := v.admission.Admit(info)
+	release, err := v.admission.Admit(info)
 	if err != nil {
 		return nil, err
 	}
 	r, err := prepare()
 	if err != nil {
-		connection.Release()
+		release()
 		return nil, err
 	}
 	r.Abort, r.Client = AbortFrom(ctx), client
@@ -86,10 +86,10 @@ func (v *WatchVerb) Open(ctx context.Context, hub *Hub, resource schema.GroupRes
 	if stop := r.Release; stop != nil {
 		r.Release = func() {
 			stop()
-			connection.Release()
+			release()
 		}
 	} else {
-		r.Release = connection.Release
+		r.Release = release
 	}
 	// The initial events are available now, so the watch gives up its seat in API Priority and
 	// Fairness.
@@ -98,7 +98,6 @@ func (v *WatchVerb) Open(ctx context.Context, hub *Hub, resource schema.GroupRes
 	if err != nil {
 		return nil, err
 	}
-	connection.Opened(func() { watcher.endBy(hub.now(), Evicted) })
 	if !v.served.Load() {
 		// Disabled meanwhile, perhaps after endAll.
 		watcher.Stop()
