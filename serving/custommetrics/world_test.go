@@ -245,7 +245,7 @@ func serve(t testing.TB, w *world, mutate ...func(*serverConfig, *Options)) *ser
 func start(t testing.TB, w *world, mutate ...func(*serverConfig, *Options)) *served {
 	t.Helper()
 	c := clock.RealClock{}
-	evaluator := query.NewEvaluator(c, func() float64 { return 0.5 }, func(string) (query.Source, bool) { return w, true }, query.Limits{})
+	evaluator := query.NewEvaluator(c, func() float64 { return 0.5 }, func(string) (query.Source, bool) { return w, true }, 200)
 	options := Options{
 		Metrics: w, Objects: w,
 		Options: valueapi.Options{

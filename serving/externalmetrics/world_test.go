@@ -148,7 +148,7 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 		}
 	})
 	random := func() float64 { return 0.5 }
-	evaluator := query.NewEvaluator(clock.RealClock{}, random, func(name string) (query.Source, bool) { return w.source, name == "main" }, query.Limits{})
+	evaluator := query.NewEvaluator(clock.RealClock{}, random, func(name string) (query.Source, bool) { return w.source, name == "main" }, 200)
 	var err error
 	w.group, err = InstallAPI(server, Options{
 		Metrics: falling{w.metrics, &w.fallback}, Policies: w.policies,

@@ -302,7 +302,7 @@ func TestRateLimitOfOneTeam(t *testing.T) {
 					}
 					good(w, r)
 				})
-				e := query.NewEvaluator(clock.RealClock{}, func() float64 { return 0 }, func(string) (query.Source, bool) { return b.source, true }, query.Limits{})
+				e := query.NewEvaluator(clock.RealClock{}, func() float64 { return 0 }, func(string) (query.Source, bool) { return b.source, true }, 200)
 				ask := func(tenant, expression string) error {
 					_, err := e.Query(t.Context(), query.Query{Source: "main", Tenant: tenant, Expression: expression, Interval: 15 * time.Second, Declared: true})
 					return err

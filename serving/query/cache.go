@@ -16,7 +16,7 @@ import (
 // cache holds an entry for each query that was recently requested or has subscribers,
 // within limits that tenants share. The Evaluator's mutex guards it.
 type cache struct {
-	limits  Limits
+	limits  *limits
 	entries map[Query]*entry
 	// tenants has the tenants with entries, and total the sum of their usage.
 	tenants map[string]*tenantUsage
@@ -108,9 +108,9 @@ func (c *cache) addWithinLimits(q Query, requester string, now time.Time) (*entr
 		own := c.usage(requester)
 		var measure func(usage) int
 		switch {
-		case !fairshare.Allows(own.queries, c.total.queries, 1, c.limits.MaxQueries):
+		case !fairshare.Allows(own.queries, c.total.queries, 1, c.limits.maxQueries):
 			measure = func(u usage) int { return u.queries }
-		case !fairshare.Allows(own.bytes, c.total.bytes, len(q.Expression), c.limits.MaxCachedBytes):
+		case !fairshare.Allows(own.bytes, c.total.bytes, len(q.Expression), c.limits.maxCachedBytes):
 			measure = func(u usage) int { return u.bytes }
 		default:
 			return c.add(q, requester, now), nil
@@ -205,11 +205,11 @@ func (c *cache) setResult(e *entry, result *Result) *Failure {
 	if e.lastResult != nil {
 		more -= e.lastResult.Bytes
 	}
-	for more > 0 && !fairshare.Allows(e.tenant.bytes, c.total.bytes, more, c.limits.MaxCachedBytes) {
+	for more > 0 && !fairshare.Allows(e.tenant.bytes, c.total.bytes, more, c.limits.maxCachedBytes) {
 		if !c.evict(func(u usage) int { return u.bytes }, e.tenant.bytes, e) {
 			return &Failure{Source: e.query.Source, Reason: ReasonTooLarge, Message: fmt.Sprintf(
 				"the cached queries of this server and their results have %d bytes, %d of them of %s, and with the %d of this one fewer than that would be left to others of %d: aggregate in the query, and keep fewer labels",
-				c.total.bytes, e.tenant.bytes, describeTenant(e.tenant.tenant), result.Bytes, c.limits.MaxCachedBytes)}
+				c.total.bytes, e.tenant.bytes, describeTenant(e.tenant.tenant), result.Bytes, c.limits.maxCachedBytes)}
 		}
 	}
 	c.addUsage(e.tenant, usage{bytes: more})
@@ -251,9 +251,9 @@ func (c *cache) evict(measure func(usage) int, own int, except *entry) bool {
 func (c *cache) expire(now time.Time) {
 	for _, e := range c.entries {
 		switch {
-		case !e.inUse() && now.Sub(e.lastUsed) >= max(c.limits.IdleTime, 4*e.slots.Interval):
+		case !e.inUse() && now.Sub(e.lastUsed) >= max(idleTime, 4*e.slots.Interval):
 			c.remove(e)
-		case e.lastResult != nil && e.outcome.err != nil && now.Sub(e.lastResult.Time) > c.limits.MaxResultAge:
+		case e.lastResult != nil && e.outcome.err != nil && now.Sub(e.lastResult.Time) > maxResultAge:
 			c.dropResult(e)
 		}
 	}

@@ -33,14 +33,14 @@ func (f *fixture) cached() (queries, kilobytes int) {
 }
 
 func TestQueriesExpire(t *testing.T) {
-	withFixture(t, Limits{IdleTime: time.Minute}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		s.setEvaluate(resultOf(10))
 		stop := f.subscribe(testQuery("subscribed"), func(*Result, error) {})
 		long := Query{Source: "p", Expression: "long", Interval: time.Hour}
 		for _, q := range []Query{testQuery("once"), testQuery("often"), long} {
 			_, _ = f.query(q)
 		}
-		for range 20 {
+		for range 24 { // six minutes
 			time.Sleep(15 * time.Second)
 			_, _ = f.query(testQuery("often"))
 		}
@@ -61,7 +61,8 @@ func TestQueriesExpire(t *testing.T) {
 }
 
 func TestMaxQueries(t *testing.T) {
-	withFixture(t, Limits{MaxQueries: 5}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
+		f.limits.maxQueries = 5
 		defer f.subscribe(testQuery("subscribed"), func(*Result, error) {})()
 		for i := range 100 {
 			f.mustQuery(testQuery(fmt.Sprint(i)))
@@ -81,7 +82,8 @@ func TestMaxQueries(t *testing.T) {
 }
 
 func TestMaxCachedBytes(t *testing.T) {
-	withFixture(t, Limits{MaxCachedBytes: 160_100}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
+		f.limits.maxCachedBytes = 160_100
 		s.setEvaluate(resultOf(40))
 		for i := range 10 {
 			if _, err := f.Query(t.Context(), testQuery(fmt.Sprint(i))); err != nil {
@@ -110,16 +112,16 @@ func TestMaxCachedBytes(t *testing.T) {
 }
 
 func TestMaxResultAge(t *testing.T) {
-	withFixture(t, Limits{MaxResultAge: 10 * time.Minute}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		s.setEvaluate(resultOf(40))
 		defer f.subscribe(testQuery("a"), func(*Result, error) {})()
 		synctest.Wait()
 		s.setEvaluate(down)
-		time.Sleep(9 * time.Minute)
+		time.Sleep(23 * time.Hour)
 		if _, kilobytes := f.cached(); kilobytes != 40 {
 			t.Errorf("%d kB", kilobytes)
 		}
-		time.Sleep(2 * time.Minute)
+		time.Sleep(2 * time.Hour)
 		if _, kilobytes := f.cached(); kilobytes != 0 {
 			t.Errorf("%d kB that are too old", kilobytes)
 		}
@@ -137,7 +139,7 @@ func BenchmarkCacheMemory(b *testing.B) {
 			}}
 			for b.Loop() {
 				before := heap.InUse()
-				d := NewEvaluator(clock.RealClock{}, func() float64 { return 0 }, func(string) (Source, bool) { return s, true }, Limits{})
+				d := NewEvaluator(clock.RealClock{}, func() float64 { return 0 }, func(string) (Source, bool) { return s, true }, 200)
 				stops := make([]func(), 0, n)
 				for i := range n {
 					q := Query{Source: "p", Interval: time.Hour, Tenant: fmt.Sprintf("namespace-%d", i%100),

@@ -92,8 +92,8 @@ func (v *Evaluator) evaluate(e *entry, requester string, source Source, now time
 	v.lastKey++
 	t := q.tenant(requester)
 	ev := &evaluation{key: v.lastKey, entry: e, source: source, queue: q, tenant: t, done: make(chan struct{})}
-	failure, capacity := q.admit(ev, now), q.hasCapacity(t, v.limits.Concurrency)
-	if own := t.queue.Len(); failure == nil && !capacity && !fairshare.Allows(own, q.queued, 1, v.limits.MaxQueued) {
+	failure, capacity := q.admit(ev, now), q.hasCapacity(t, v.limits.concurrency)
+	if own := t.queue.Len(); failure == nil && !capacity && !fairshare.Allows(own, q.queued, 1, v.limits.maxQueued) {
 		q.release(ev)
 		failure = &Failure{Source: q.name, Reason: ReasonOverloaded, Message: fmt.Sprintf(
 			"%d queries wait for this source already, %d of them of %s: it is too slow for its queries", q.queued, own, describeTenant(t.tenant))}
@@ -138,9 +138,9 @@ func (v *Evaluator) run(ctx context.Context, ev *evaluation) {
 		failure = failureOf(ev.queue.name, err)
 	case result == nil:
 		failure = &Failure{Source: ev.queue.name, Reason: ReasonInternal, Message: "the source returned neither a result nor an error"}
-	case len(result.Samples) > v.limits.MaxSamples:
+	case len(result.Samples) > maxSamples:
 		failure = &Failure{Source: ev.queue.name, Reason: ReasonTooLarge, Message: fmt.Sprintf(
-			"the result has %d samples, and the limit is %d: aggregate in the query", len(result.Samples), v.limits.MaxSamples)}
+			"the result has %d samples, and the limit is %d: aggregate in the query", len(result.Samples), maxSamples)}
 	case result.Time.IsZero():
 		result = &Result{Time: ev.at, Samples: result.Samples, Warnings: result.Warnings, Bytes: result.Bytes}
 	}
@@ -239,7 +239,7 @@ func (v *Evaluator) moveQueued(ev *evaluation, requester string, now time.Time) 
 // startQueued starts the evaluations that wait for a source, up to the limit.
 func (v *Evaluator) startQueued(q *sourceQueue, now time.Time) {
 	for !v.closed {
-		ev := q.pop(v.limits.Concurrency)
+		ev := q.pop(v.limits.concurrency)
 		if ev == nil {
 			return
 		}

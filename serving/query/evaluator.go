@@ -39,7 +39,7 @@ type Evaluator struct {
 	clock   clock.WithTicker
 	random  func() float64
 	sources func(name string) (Source, bool)
-	limits  Limits
+	limits  *limits
 
 	// ctx is the context of all evaluations; cancel is called when Run returns.
 	ctx    context.Context
@@ -67,10 +67,12 @@ var _ Querier = &Evaluator{}
 // NewEvaluator returns an Evaluator, which needs Run. sources returns a source of spec.sources
 // by its name; it is called for each request, and a source that differs (by ==) from the one
 // that returned a result invalidates that result. random returns numbers in [0, 1) and may be
-// called concurrently.
-func NewEvaluator(c clock.WithTicker, random func() float64, sources func(name string) (Source, bool), limits Limits) *Evaluator {
+// called concurrently. maxWaiting limits the requests that wait for evaluations of any source; more
+// fail with ReasonOverloaded at once, so that a source that hangs does not exhaust the request limit
+// of this server.
+func NewEvaluator(c clock.WithTicker, random func() float64, sources func(name string) (Source, bool), maxWaiting int) *Evaluator {
 	ctx, cancel := context.WithCancel(context.Background())
-	limits = limits.withDefaults()
+	limits := newLimits(maxWaiting)
 	return &Evaluator{
 		clock: c, random: random, sources: sources, limits: limits,
 		ctx: ctx, cancel: cancel, wake: wake.NewSignal(), logger: klog.Background(),
@@ -130,7 +132,7 @@ func (v *Evaluator) join(q Query, requester string, source Source, known bool) (
 			return nil, o, requestHit, now
 		}
 	}
-	if own, total := v.cache.usage(requester).waiting, v.cache.total.waiting; known && !fairshare.Allows(own, total, 1, v.limits.MaxWaiting) {
+	if own, total := v.cache.usage(requester).waiting, v.cache.total.waiting; known && !fairshare.Allows(own, total, 1, v.limits.maxWaiting) {
 		failure = &Failure{Source: q.Source, Reason: ReasonOverloaded, Message: fmt.Sprintf(
 			"%d requests wait for sources already, %d of them of %s: the sources are too slow for their queries", total, own, describeTenant(requester))}
 	} else if e == nil {
@@ -212,7 +214,7 @@ func (v *Evaluator) expire(now time.Time) {
 		cached[sourceTenant{q.Source, e.requester}] = true
 	}
 	for name, q := range v.queues {
-		if q.expire(cached, now.Add(-v.limits.IdleTime)) {
+		if q.expire(cached, now.Add(-idleTime)) {
 			deleteGauges(name)
 			delete(v.queues, name)
 		}

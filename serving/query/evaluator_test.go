@@ -19,7 +19,7 @@ import (
 )
 
 func TestQuerySharesSlot(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		q := testQuery("a")
 		waitForSlot(q)
 		var got []float64
@@ -37,7 +37,8 @@ func TestQuerySharesSlot(t *testing.T) {
 }
 
 func TestQuerySharesEvaluation(t *testing.T) {
-	withFixture(t, Limits{MaxWaiting: 2000}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
+		f.limits.maxWaiting = 2000
 		s.latency = time.Second
 		var all sync.WaitGroup
 		for range 1000 {
@@ -57,7 +58,8 @@ func TestQuerySharesEvaluation(t *testing.T) {
 // A thousand autoscalers that poll a hundred metrics each interval cost a hundred
 // evaluations an interval, and watches of them cost nothing more.
 func TestThousandAutoscalersOnHundredMetrics(t *testing.T) {
-	withFixture(t, Limits{MaxWaiting: 2000}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
+		f.limits.maxWaiting = 2000
 		const autoscalers, metrics, intervals = 1000, 100, 4
 		s.latency = 10 * time.Millisecond
 		q := func(i int) Query { return testQuery(fmt.Sprintf("metric_%d", i%metrics)) }
@@ -89,7 +91,7 @@ func TestThousandAutoscalersOnHundredMetrics(t *testing.T) {
 }
 
 func TestCallerCancels(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		s.latency = 10 * time.Second
 		q := testQuery("a")
 		waitForSlot(q)
@@ -129,7 +131,7 @@ func TestCallersTimeOut(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+			withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 				s.latency = 10 * time.Second
 				q := testQuery("a")
 				waitForSlot(q)
@@ -176,7 +178,7 @@ func TestFailuresAreShared(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+			withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 				s.setEvaluate(test.reply)
 				q, began := testQuery("a"), time.Now()
 				var got []time.Duration
@@ -199,7 +201,7 @@ func TestFailuresAreShared(t *testing.T) {
 }
 
 func TestFailedIntervals(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		q := testQuery("a")
 		waitForSlot(q)
 		good := f.mustQuery(q)
@@ -243,12 +245,12 @@ func TestSourceBugs(t *testing.T) {
 		"unknown error": {func(context.Context, string, time.Time) (*Result, error) { return nil, errors.New("oh") }, `source "p": Internal: oh`},
 		"unnamed":       {rejected, `source "p": Rejected: parse error`},
 		"too many samples": {func(_ context.Context, _ string, at time.Time) (*Result, error) {
-			return &Result{Samples: make([]Sample, 4)}, nil
-		}, `source "p": TooLarge: the result has 4 samples, and the limit is 3: aggregate in the query`},
+			return &Result{Samples: make([]Sample, maxSamples+1)}, nil
+		}, `source "p": TooLarge: the result has 50001 samples, and the limit is 50000: aggregate in the query`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			withFixture(t, Limits{MaxSamples: 3}, func(t *testing.T, f *fixture, s *fakeSource) {
+			withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 				s.setEvaluate(test.reply)
 				_, err := f.query(testQuery("a"))
 				if err == nil || err.Error() != test.want {
@@ -271,7 +273,7 @@ func TestLongMessagesAreTruncated(t *testing.T) {
 }
 
 func TestSourceReplaced(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		other := &fakeSource{}
 		f.setSource("other", other)
 		theirs := Query{Source: "other", Expression: "a", Interval: time.Hour}
@@ -305,7 +307,8 @@ func TestSourceReplaced(t *testing.T) {
 }
 
 func TestSourceReplacedDuringEvaluation(t *testing.T) {
-	withFixture(t, Limits{Concurrency: 1}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
+		f.limits.concurrency = 1
 		s.latency = 10 * time.Second
 		q := testQuery("a")
 		waitForSlot(q)
@@ -330,12 +333,13 @@ func TestSourceReplacedDuringEvaluation(t *testing.T) {
 }
 
 func TestShutDown(t *testing.T) {
-	withFixture(t, Limits{Concurrency: 1}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		s.latency = time.Hour
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		stopped := make(chan struct{})
-		d := NewEvaluator(f.clock, f.random, f.Evaluator.sources, Limits{Concurrency: 1})
+		d := NewEvaluator(f.clock, f.random, f.Evaluator.sources, 200)
+		d.limits.concurrency = 1
 		go func() { defer close(stopped); d.Run(ctx) }()
 		var received []error
 		stop := d.Subscribe(testQuery("subscribed"), time.Time{}, func(_ *Result, err error) { received = append(received, err) })
@@ -362,7 +366,7 @@ func TestShutDown(t *testing.T) {
 }
 
 func TestCachedDoesNotEvaluate(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		if _, _, known := f.Cached(testQuery("a")); known {
 			t.Error("known before it was evaluated")
 		}
@@ -377,7 +381,7 @@ func TestCachedDoesNotEvaluate(t *testing.T) {
 
 // BenchmarkQuery measures cached results with concurrent callers.
 func BenchmarkQuery(b *testing.B) {
-	d := NewEvaluator(clock.RealClock{}, func() float64 { return 0 }, func(string) (Source, bool) { return benchmarkSource, true }, Limits{})
+	d := NewEvaluator(clock.RealClock{}, func() float64 { return 0 }, func(string) (Source, bool) { return benchmarkSource, true }, 200)
 	queries := make([]Query, 100)
 	for i := range queries {
 		queries[i] = Query{Source: "p", Expression: fmt.Sprint("metric_", i), Interval: time.Hour}

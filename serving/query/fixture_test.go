@@ -115,12 +115,12 @@ func (f *fixture) setSource(name string, s Source) {
 }
 
 // withFixture runs a test in a bubble with one source, `p`.
-func withFixture(t *testing.T, limits Limits, test func(t *testing.T, f *fixture, s *fakeSource)) {
+func withFixture(t *testing.T, test func(t *testing.T, f *fixture, s *fakeSource)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakeSource{}
 		f := &fixture{t: t, sources: map[string]Source{"p": s}}
-		f.Evaluator = NewEvaluator(clock.RealClock{}, func() float64 { return 0 }, f.lookup, limits)
+		f.Evaluator = NewEvaluator(clock.RealClock{}, func() float64 { return 0 }, f.lookup, 200)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { f.Run(ctx) })

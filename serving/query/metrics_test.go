@@ -23,7 +23,8 @@ func TestMetrics(t *testing.T) {
 		m.Reset()
 	}
 	watchedQueries.Set(0)
-	withFixture(t, Limits{Concurrency: 1}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
+		f.limits.concurrency = 1
 		s.latency = 500 * time.Millisecond
 		q := testQuery("a")
 		waitForSlot(q)

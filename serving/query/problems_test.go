@@ -178,7 +178,7 @@ func TestProblemTrackerAllocations(t *testing.T) {
 func TestNoQueryProblemWithoutEvaluation(t *testing.T) {
 	breaker := circuitBreaker{failure: &Failure{Source: "p", Reason: ReasonTimeout, Message: "query timed out"}}
 	rejected := &EvaluationError{Failure: failureOf("p", breaker.rejection()), Time: t0}
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		s.latency = time.Minute
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

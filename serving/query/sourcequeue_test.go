@@ -21,7 +21,8 @@ import (
 // A thousand autoscalers on a hundred metrics neither overload a source that does not respond,
 // nor hang on it.
 func TestDeadSourceIsNotOverloaded(t *testing.T) {
-	withFixture(t, Limits{Concurrency: 8, MaxWaiting: 2000}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
+		f.limits.concurrency, f.limits.maxWaiting = 8, 2000
 		const autoscalers, metrics = 1000, 100
 		s.latency = 10 * time.Second
 		s.setEvaluate(func(context.Context, string, time.Time) (*Result, error) {
@@ -78,7 +79,7 @@ func TestDeadSourceIsNotOverloaded(t *testing.T) {
 }
 
 func TestSourceRecovers(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		var mu sync.Mutex
 		var received []string
 		for i := range 10 {
@@ -109,7 +110,7 @@ func TestSourceRecovers(t *testing.T) {
 // Subscribers receive a failure once per interval, and no more often while the circuit breaker
 // is open.
 func TestSubscribersReceiveFailures(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		s.setEvaluate(down)
 		// Two failing queries open the circuit breaker.
 		defer f.subscribe(testQuery("other"), func(*Result, error) {})()
@@ -135,7 +136,7 @@ func TestSubscribersReceiveFailures(t *testing.T) {
 
 // Queries that are too expensive for a source do not make it fail for others.
 func TestBadQueriesDoNotAffectOthers(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		s.setEvaluate(slowQueries)
 		for i := range 5 {
 			defer f.subscribe(testQuery(fmt.Sprint("slow", i)), func(*Result, error) {})()
@@ -148,7 +149,7 @@ func TestBadQueriesDoNotAffectOthers(t *testing.T) {
 }
 
 func TestFewBadQueriesKeepBreakerClosed(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		s.setEvaluate(func(_ context.Context, expression string, at time.Time) (*Result, error) {
 			if expression == "good" {
 				return singleResult(at, 1), nil
@@ -168,7 +169,7 @@ func TestFewBadQueriesKeepBreakerClosed(t *testing.T) {
 // A source whose storage is partly down answers queries of the other parts.
 func TestPartialResponsesKeepBreakerClosed(t *testing.T) {
 	var back atomic.Bool
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		s.setEvaluate(func(_ context.Context, expression string, at time.Time) (*Result, error) {
 			if expression == "back" && back.Load() {
 				return singleResult(at, 1), nil
@@ -189,7 +190,8 @@ func TestPartialResponsesKeepBreakerClosed(t *testing.T) {
 }
 
 func TestQueueIsFairAndBounded(t *testing.T) {
-	withFixture(t, Limits{Concurrency: 3, MaxQueued: 5}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
+		f.limits.concurrency, f.limits.maxQueued = 3, 5
 		s.latency = time.Second
 		var all sync.WaitGroup
 		for _, e := range []string{"a", "b", "c", "d", "e"} {
@@ -214,7 +216,8 @@ func TestQueueIsFairAndBounded(t *testing.T) {
 }
 
 func TestQueuedCallerTimesOut(t *testing.T) {
-	withFixture(t, Limits{Concurrency: 1}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
+		f.limits.concurrency = 1
 		s.latency = 10 * time.Second
 		var all sync.WaitGroup
 		all.Go(func() { f.mustQuery(testQuery("a")) })
@@ -234,7 +237,8 @@ func TestQueuedCallerTimesOut(t *testing.T) {
 }
 
 func TestQueueOfFailingSource(t *testing.T) {
-	withFixture(t, Limits{Concurrency: 3}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
+		f.limits.concurrency = 3
 		s.latency = 5 * time.Second
 		s.setEvaluate(down)
 		began := time.Now()

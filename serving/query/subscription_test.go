@@ -66,7 +66,7 @@ func TestSubscribeSince(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			withFixture(t, Limits{}, func(t *testing.T, f *fixture, _ *fakeSource) {
+			withFixture(t, func(t *testing.T, f *fixture, _ *fakeSource) {
 				q := testQuery("a")
 				waitForSlot(q)
 				_, began := slotsOf(q).Slot(time.Now())
@@ -96,7 +96,7 @@ func TestSubscribeSince(t *testing.T) {
 
 // A failure is shared, and the result after it is as of its moment.
 func TestSubscribeSinceWhileSourceFails(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		q := testQuery("a")
 		waitForSlot(q)
 		s.setEvaluate(func(context.Context, string, time.Time) (*Result, error) {
@@ -117,9 +117,9 @@ func TestSubscribeSinceWhileSourceFails(t *testing.T) {
 // Two replicas evaluate a query with subscribers as of the same instants, whenever each of
 // them got the subscription.
 func TestSubscriptionsAreEvaluatedAtSlots(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		ctx, cancel := context.WithCancel(t.Context())
-		other := NewEvaluator(f.clock, f.random, f.Evaluator.sources, Limits{})
+		other := NewEvaluator(f.clock, f.random, f.Evaluator.sources, 200)
 		var running sync.WaitGroup
 		running.Go(func() { other.Run(ctx) })
 		q := testQuery("a")
@@ -147,7 +147,7 @@ func TestSubscriptionsAreEvaluatedAtSlots(t *testing.T) {
 }
 
 func TestSubscribersAndCallersShare(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		q := testQuery("a")
 		waitForSlot(q)
 		f.mustQuery(q)
@@ -175,7 +175,7 @@ func TestSubscribersAndCallersShare(t *testing.T) {
 }
 
 func TestEvaluationAfterUnsubscribe(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		ended := make(chan error, 1)
 		s.setEvaluate(func(ctx context.Context, _ string, _ time.Time) (*Result, error) {
 			<-ctx.Done()
@@ -195,7 +195,7 @@ func TestEvaluationAfterUnsubscribe(t *testing.T) {
 }
 
 func TestSubscriberStopsItself(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, _ *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, _ *fakeSource) {
 		stop := make(chan func(), 1)
 		n := 0
 		stop <- f.subscribe(testQuery("a"), func(*Result, error) {
@@ -212,7 +212,7 @@ func TestSubscriberStopsItself(t *testing.T) {
 }
 
 func TestSlowSourceSkipsSlots(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		s.latency = 20 * time.Second
 		q := testQuery("a")
 		waitForSlot(q)
@@ -227,7 +227,7 @@ func TestSlowSourceSkipsSlots(t *testing.T) {
 }
 
 func TestSubscribedSourceIsReplaced(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, _ *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, _ *fakeSource) {
 		q := Query{Source: "p", Expression: "a", Interval: time.Hour}
 		var h recorder
 		defer f.subscribe(q, h.receive)()
@@ -246,7 +246,7 @@ func TestSubscribedSourceIsReplaced(t *testing.T) {
 
 // Subscribers receive no result of a removed source, even if its evaluation ends later.
 func TestSubscribedSourceIsRemoved(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		s.latency = 5 * time.Second
 		q := Query{Source: "p", Expression: "a", Interval: time.Hour}
 		var h recorder
@@ -277,7 +277,7 @@ func TestClockJumps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := clocktesting.NewFakeClock(time.Date(2026, 8, 30, 12, 0, 0, 0, time.UTC))
 			s := &fakeSource{}
-			d := NewEvaluator(c, func() float64 { return 0 }, func(string) (Source, bool) { return s, true }, Limits{})
+			d := NewEvaluator(c, func() float64 { return 0 }, func(string) (Source, bool) { return s, true }, 200)
 			q, told := testQuery("a"), make(chan time.Time, 10)
 			defer d.Subscribe(q, time.Time{}, func(a *Result, _ error) { told <- a.Time })()
 			<-told
@@ -294,7 +294,7 @@ func TestClockJumps(t *testing.T) {
 }
 
 func TestEvaluationsAreInOrder(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, _ *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, _ *fakeSource) {
 		var mu sync.Mutex
 		var times []time.Time
 		var stops []func()

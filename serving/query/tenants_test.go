@@ -66,7 +66,7 @@ func TestTenantDoesNotAffectOthers(t *testing.T) {
 	for name, test := range tests {
 		for _, n := range []int{0, 3, 20, 300} {
 			t.Run(fmt.Sprint(name, " of ", n), func(t *testing.T) {
-				withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+				withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 					const others, polls = 20, 40 // ten minutes
 					s.setEvaluate(test.reply)
 					var all sync.WaitGroup
@@ -120,7 +120,8 @@ func TestTenantDoesNotAffectOthers(t *testing.T) {
 func TestSharedQueryOfABusyTenant(t *testing.T) {
 	for name, watch := range map[string]bool{"polled": false, "watched": true} {
 		t.Run(name, func(t *testing.T) {
-			withFixture(t, Limits{Concurrency: 4}, func(t *testing.T, f *fixture, s *fakeSource) {
+			withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
+				f.limits.concurrency = 4
 				s.setEvaluate(slowQueries)
 				for i := range 40 {
 					defer f.subscribe(sharedQuery("shop", fmt.Sprint("slow", i)), func(*Result, error) {})()
@@ -152,7 +153,7 @@ func TestSharedQueryOfABusyTenant(t *testing.T) {
 
 // One slow query for the whole cluster that several namespaces ask for is no fault of the source.
 func TestSharedQueryThatFails(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		s.setEvaluate(slowQueries)
 		for i := range 9 {
 			_, _ = f.query(sharedQuery(fmt.Sprint("team-", i), "slow"))
@@ -168,7 +169,7 @@ func TestSharedQueryThatFails(t *testing.T) {
 
 // A source that fails one tenant works for a new one, although it never succeeded before.
 func TestNewTenant(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		s.setEvaluate(slowQueries)
 		for i := range 20 {
 			defer f.subscribe(tenantQuery("shop", fmt.Sprint("slow", i)), func(*Result, error) {})()
@@ -180,7 +181,7 @@ func TestNewTenant(t *testing.T) {
 
 // The error text of one namespace's query is not returned to another.
 func TestRejectionHasNoOtherErrorText(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		s.setEvaluate(slowQueries)
 		for i := range 9 {
 			defer f.subscribe(tenantQuery(fmt.Sprint("shop", i%3), fmt.Sprint("slow", i)), func(*Result, error) {})()
@@ -201,7 +202,7 @@ func TestRejectionHasNoOtherErrorText(t *testing.T) {
 
 // A dead source is not overloaded by tenants with one query each.
 func TestDeadSourceOfManyTenants(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		s.setEvaluate(func(ctx context.Context, _ string, at time.Time) (*Result, error) {
 			return slowQueries(ctx, "slow", at)
 		})
@@ -225,7 +226,8 @@ func TestDeadSourceOfManyTenants(t *testing.T) {
 }
 
 func TestTenantsTakeTurns(t *testing.T) {
-	withFixture(t, Limits{Concurrency: 1}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
+		f.limits.concurrency = 1
 		s.latency = time.Second
 		var all sync.WaitGroup
 		for _, q := range []Query{tenantQuery("a", "a1"), tenantQuery("a", "a2"), tenantQuery("a", "a3"), tenantQuery("b", "b1"), tenantQuery("b", "b2"), tenantQuery("c", "c1")} {
@@ -240,7 +242,8 @@ func TestTenantsTakeTurns(t *testing.T) {
 }
 
 func TestFullQueueHasRoomForOthers(t *testing.T) {
-	withFixture(t, Limits{Concurrency: 1, MaxQueued: 10}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
+		f.limits.concurrency, f.limits.maxQueued = 1, 10
 		s.latency = time.Second
 		var all sync.WaitGroup
 		refused := 0
@@ -265,7 +268,8 @@ func TestFullQueueHasRoomForOthers(t *testing.T) {
 
 // Cached queries of one tenant take no space from others, subscribed or not.
 func TestCacheIsSharedFairly(t *testing.T) {
-	withFixture(t, Limits{MaxQueries: 40, MaxCachedBytes: 1000}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
+		f.limits.maxQueries, f.limits.maxCachedBytes = 40, 1000
 		s.setEvaluate(func(_ context.Context, expression string, at time.Time) (*Result, error) {
 			n := 1
 			if strings.HasPrefix(expression, "long") {
@@ -322,7 +326,8 @@ func TestMaxWaiting(t *testing.T) {
 }
 
 func testMaxWaiting(t *testing.T, of func(tenant, expression string) Query) {
-	withFixture(t, Limits{MaxWaiting: 20}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
+		f.limits.maxWaiting = 20
 		s.latency = 30 * time.Second
 		f.setSource("other", &fakeSource{})
 		var all sync.WaitGroup
@@ -361,7 +366,7 @@ func testMaxWaiting(t *testing.T, of func(tenant, expression string) Query) {
 func TestBreakerOpensAfterOtherFailures(t *testing.T) {
 	for _, before := range []Reason{ReasonPartialResponse, ReasonTooLarge, ReasonRejected, ReasonInternal} {
 		t.Run(string(before), func(t *testing.T) {
-			withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+			withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 				f.mustQuery(tenantQuery("bank", "good")) // its breaker stays closed
 				for _, reason := range []Reason{before, ReasonTimeout} {
 					s.setEvaluate(func(context.Context, string, time.Time) (*Result, error) {
@@ -392,7 +397,7 @@ func badQueries(ctx context.Context, expression string, at time.Time) (*Result, 
 
 // A watch does not get the failure of a request from a namespace whose circuit breaker is open.
 func TestRejectionIsNotSentToWatches(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		s.setEvaluate(badQueries)
 		theirs, own := sharedQuery("bank", "good"), sharedQuery("shop", "good")
 		theirs.Interval, own.Interval = time.Second, time.Second
@@ -426,7 +431,8 @@ func TestRejectionIsNotSentToWatches(t *testing.T) {
 func TestQueuedQueryOfFailingTenant(t *testing.T) {
 	for name, watch := range map[string]bool{"polled": false, "watched": true} {
 		t.Run(name, func(t *testing.T) {
-			withFixture(t, Limits{Concurrency: 1}, func(t *testing.T, f *fixture, s *fakeSource) {
+			withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
+				f.limits.concurrency = 1
 				s.setEvaluate(badQueries)
 				s.latency = 100 * time.Millisecond
 				f.mustQuery(tenantQuery("bank", "first"))
@@ -463,7 +469,8 @@ func TestQueuedQueryOfFailingTenant(t *testing.T) {
 
 // Queries for the whole cluster count for the namespace that asks for them first: others are cached.
 func TestSharedQueriesOfOneTenant(t *testing.T) {
-	withFixture(t, Limits{MaxQueries: 10, MaxCachedBytes: 1000}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
+		f.limits.maxQueries, f.limits.maxCachedBytes = 10, 1000
 		s.setEvaluate(func(_ context.Context, _ string, at time.Time) (*Result, error) {
 			return &Result{Time: at, Samples: make([]Sample, 1), Bytes: 90}, nil
 		})
@@ -480,7 +487,8 @@ func TestSharedQueriesOfOneTenant(t *testing.T) {
 
 // A request that may not wait adds no query to the cache, and evicts none.
 func TestRejectedRequestsEvictNothing(t *testing.T) {
-	withFixture(t, Limits{MaxWaiting: 2, MaxQueries: 10}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
+		f.limits.maxWaiting, f.limits.maxQueries = 2, 10
 		f.mustQuery(tenantQuery("shop", "good"))
 		s.setEvaluate(slowQueries)
 		go func() { _, _ = f.query(tenantQuery("shop", "slow")) }()
@@ -503,7 +511,7 @@ func TestRejectedRequestsEvictNothing(t *testing.T) {
 // A namespace keeps its open circuit breaker although another one was the last to ask for its
 // queries, until it has asked nothing for long.
 func TestOpenBreakerStays(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		s.setEvaluate(badQueries)
 		f.mustQuery(tenantQuery("bank", "good"))
 		for _, e := range []string{"bad0", "bad1"} {
@@ -558,7 +566,7 @@ func TestRetryAfterHoldsItsTenant(t *testing.T) {
 	for name, test := range tests {
 		for _, watched := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", watched: ", watched), func(t *testing.T) {
-				withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+				withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 					s.setEvaluate(limits)
 					if watched {
 						for _, q := range []Query{test.hog, test.own} {
@@ -595,7 +603,7 @@ func TestRetryAfterHoldsItsTenant(t *testing.T) {
 // A success of an evaluation that started before a Retry-After does not end it, nor one of another tenant that closes
 // the circuit breaker of the source; another source does.
 func TestRetryAfterLasts(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		s.setEvaluate(func(_ context.Context, expression string, at time.Time) (*Result, error) {
 			switch expression {
 			case "hog":
@@ -640,7 +648,7 @@ func TestRetryAfterLasts(t *testing.T) {
 
 // A failure of an evaluation that started before a Retry-After does not end it either.
 func TestRetryAfterLastsAfterAFailedProbe(t *testing.T) {
-	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+	withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		s.setEvaluate(func(_ context.Context, expression string, at time.Time) (*Result, error) {
 			switch {
 			case expression == "hog":

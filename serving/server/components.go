@@ -25,7 +25,6 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/custommetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
-	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 	"github.com/metricsbackend/metrics-backend-operator/serving/selectorresolver"
@@ -75,7 +74,7 @@ func (o *Options) newComponents(client *rest.Config, c clock.WithTicker, initial
 	// The Secrets of sources are in the namespace of this pod or, outside a pod, of the
 	// MetricsBackend.
 	namespace := cmp.Or(o.ServiceNamespace, initial.Spec.Namespace)
-	if err := p.addPipeline(client, namespace, query.Limits{MaxWaiting: o.Run.MaxRequestsInFlight / 2}); err != nil {
+	if err := p.addPipeline(client, namespace, o.Run.MaxRequestsInFlight/2); err != nil {
 		return nil, err
 	}
 	p.resourceMetrics = &availability{clock: c, timeout: o.RatesTimeout, hasRates: func() (bool, string) {
@@ -107,7 +106,7 @@ func (p *components) newKubeletSource(client *rest.Config, initial kubelet.Setti
 }
 
 // addPipeline adds what custom and external metrics need.
-func (p *components) addPipeline(client *rest.Config, namespace string, limits query.Limits) error {
+func (p *components) addPipeline(client *rest.Config, namespace string, maxWaiting int) error {
 	typed, err := kubernetes.NewForConfig(withProtobuf(client))
 	if err != nil {
 		return fmt.Errorf("make a client of Secrets: %w", err)
@@ -124,7 +123,7 @@ func (p *components) addPipeline(client *rest.Config, namespace string, limits q
 	if err != nil {
 		return fmt.Errorf("make a client of metadata: %w", err)
 	}
-	p.pipeline = newMetricPipeline(resources, config.NewSecrets(typed, namespace), p.store, p.kubelets, p.clock, limits)
+	p.pipeline = newMetricPipeline(resources, config.NewSecrets(typed, namespace), p.store, p.kubelets, p.clock, maxWaiting)
 	synced := func() bool { return p.informers.Check(context.Background()) == nil }
 	p.resolver = selectorresolver.NewResolver(p.store.Pods, synced, partial, p.clock)
 	return nil

@@ -46,7 +46,7 @@ func TestInvalidParts(t *testing.T) {
 		return all
 	}
 	p := newMetricPipeline(&noResources{}, config.NewSecrets(fake.NewClientset(), "backend"),
-		samplestore.NewStore(clock.RealClock{}, time.Minute), fakeKubelets{}, clock.RealClock{}, query.Limits{})
+		samplestore.NewStore(clock.RealClock{}, time.Minute), fakeKubelets{}, clock.RealClock{}, 200)
 	runUntilEnd(t, func(ctx context.Context) { p.run(klog.NewContext(ctx, logger)) })
 	expect := func(counts map[string]float64, want ...string) {
 		t.Helper()

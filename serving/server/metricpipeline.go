@@ -60,7 +60,7 @@ type metricPipeline struct {
 	policyError string
 }
 
-func newMetricPipeline(resources restmapping.Discovery, secrets *config.Secrets, store *samplestore.Store, kubelets kubeletScraper, c clock.WithTicker, limits query.Limits) *metricPipeline {
+func newMetricPipeline(resources restmapping.Discovery, secrets *config.Secrets, store *samplestore.Store, kubelets kubeletScraper, c clock.WithTicker, maxWaiting int) *metricPipeline {
 	p := &metricPipeline{
 		policies: externalmetrics.NewPolicies(), directory: restmapping.NewDirectory(resources, c),
 		secrets: secrets, changed: wake.NewSignal(), clock: c,
@@ -77,7 +77,7 @@ func newMetricPipeline(resources restmapping.Discovery, secrets *config.Secrets,
 	}}
 	p.poller = resourcerules.New(store, c, p.sources.find)
 	p.resourceRules = &resourceRules{kubelets: kubelets, poller: p.poller}
-	p.evaluator = query.NewEvaluator(c, rand.Float64, p.sources.find, limits)
+	p.evaluator = query.NewEvaluator(c, rand.Float64, p.sources.find, maxWaiting)
 	for _, run := range []func(context.Context){p.secrets.Run, p.sources.run, p.evaluator.Run, p.poller.Run, p.refreshGroups} {
 		p.running.Go(run)
 	}

@@ -47,7 +47,7 @@ func newTestPipeline(t *testing.T) (*metricPipeline, *noResources) {
 	t.Helper()
 	resources := &noResources{}
 	p := newMetricPipeline(resources, config.NewSecrets(fake.NewClientset(), "backend"),
-		samplestore.NewStore(clock.RealClock{}, time.Minute), fakeKubelets{}, clock.RealClock{}, query.Limits{})
+		samplestore.NewStore(clock.RealClock{}, time.Minute), fakeKubelets{}, clock.RealClock{}, 200)
 	runUntilEnd(t, p.run)
 	return p, resources
 }

@@ -226,7 +226,7 @@ func TestChangedSourceDropsResults(t *testing.T) {
 		return v1alpha1.SourceSpec{Name: "main", Prometheus: &v1alpha1.PrometheusSource{URL: server.URL}}
 	}
 	registry := &sourceRegistry{clock: clock.RealClock{}, onSeries: func(string, string) {}}
-	evaluator := query.NewEvaluator(clock.RealClock{}, func() float64 { return 0 }, registry.find, query.Limits{})
+	evaluator := query.NewEvaluator(clock.RealClock{}, func() float64 { return 0 }, registry.find, 200)
 	ask := func() float64 {
 		t.Helper()
 		answer, err := evaluator.Query(t.Context(), query.Query{Source: "main", Expression: "up", Interval: time.Hour})

@@ -94,7 +94,7 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 		}}
 		random := func() float64 { return 0.5 }
 		c := clock.RealClock{}
-		w.evaluator = query.NewEvaluator(c, random, func(string) (query.Source, bool) { return w.source, true }, query.Limits{})
+		w.evaluator = query.NewEvaluator(c, random, func(string) (query.Source, bool) { return w.source, true }, 200)
 		w.store = NewCache(group, c, w.evaluator)
 		w.hub = stream.NewHub(w.store, c, random, stream.Settings{BookmarkInterval: time.Hour})
 		w.store.Observe(w.hub.Publish)

@@ -71,7 +71,7 @@ func (hits) Evaluate(_ context.Context, _ query.Query, at time.Time) (*query.Res
 func newValuesReference(t *testing.T) *reference {
 	t.Helper()
 	c, random := clock.RealClock{}, func() float64 { return 0.5 }
-	evaluator := query.NewEvaluator(c, random, func(string) (query.Source, bool) { return hits{}, true }, query.Limits{})
+	evaluator := query.NewEvaluator(c, random, func(string) (query.Source, bool) { return hits{}, true }, 200)
 	definitions := apiserver.Definitions(resourcemetrics.GetOpenAPIDefinitions, custommetrics.OpenAPIDefinitions)
 	generic := apiserver.New(t, custommetrics.Scheme, definitions, func(config *genericapiserver.Config) {
 		config.RequestInfoResolver = valueapi.NewRequestInfoResolver(genericapiserver.NewRequestInfoResolver(config), "custom.metrics.k8s.io")

@@ -73,13 +73,16 @@ func TestDeclaredReportIsFair(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := &Reporter{Catalog: rules.NewCatalog(restmapping.NewDirectory(nil, clock.RealClock{}))}
-				r.Catalog.Apply(&v1alpha1.MetricsBackendSpec{Sources: []v1alpha1.SourceSpec{
-					{Name: "main", Prometheus: &v1alpha1.PrometheusSource{URL: "http://prometheus"}},
-				}})
+				// Each metric has a source of its own: the evaluator's limits do not matter here.
+				var sources []v1alpha1.SourceSpec
+				for _, m := range tc.metrics {
+					m.Spec.Source = m.Name
+					sources = append(sources, v1alpha1.SourceSpec{Name: m.Name, Prometheus: &v1alpha1.PrometheusSource{URL: "http://prometheus"}})
+				}
+				r.Catalog.Apply(&v1alpha1.MetricsBackendSpec{Sources: sources})
 				r.Catalog.Declare(nil, tc.metrics)
-				// The evaluator's own limits do not matter here.
 				r.Evaluator = query.NewEvaluator(clock.RealClock{}, func() float64 { return .5 },
-					func(string) (query.Source, bool) { return slowSource{}, true }, query.Limits{Concurrency: 1000})
+					func(string) (query.Source, bool) { return slowSource{}, true }, 200)
 				ctx, cancel := context.WithCancel(t.Context())
 				var running sync.WaitGroup
 				running.Go(func() { r.Evaluator.Run(ctx) })
