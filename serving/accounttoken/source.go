@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -35,12 +36,13 @@ const (
 	renewAt, renewJitter = 0.8, 0.1
 	// requestTimeout limits one request.
 	requestTimeout = 10 * time.Second
-	// minRetry and maxRetry limit the exponential backoff after a failed request.
-	minRetry, maxRetry = time.Second, 30 * time.Second
 	// resetInterval is the shortest time from a request to one that a rejected token causes:
 	// a single kubelet could reject every token.
 	resetInterval = time.Minute
 )
+
+// retries are the delays after failed requests in a row, of which half is random.
+var retries = wait.Backoff{Duration: time.Second, Factor: 2, Steps: 10, Cap: 30 * time.Second}
 
 // Source has a token of one ServiceAccount. Its methods are safe for concurrent use.
 type Source struct {
@@ -116,7 +118,7 @@ func (s *Source) ResetTokenOlderThan(t time.Time) {
 func (s *Source) Run(ctx context.Context) {
 	timer := s.clock.NewTimer(0)
 	defer timer.Stop()
-	for failures := 0; ; {
+	for backoff := retries; ; {
 		select {
 		case <-ctx.Done():
 			return
@@ -129,13 +131,11 @@ func (s *Source) Run(ctx context.Context) {
 			return
 		}
 		if err == nil {
-			failures = 0
+			backoff = retries
 			timer.Reset(time.Duration((renewAt - renewJitter*s.random()) * float64(granted)))
 			continue
 		}
-		// Half of the backoff is random.
-		timer.Reset(time.Duration((0.5 + s.random()/2) * float64(min(minRetry<<failures, maxRetry))))
-		failures = min(failures+1, 5)
+		timer.Reset(time.Duration((0.5 + s.random()/2) * float64(backoff.Step())))
 	}
 }
 
