@@ -22,6 +22,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/adoption"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
@@ -42,7 +43,7 @@ func (s *reconcileState) mayAdopt(gv schema.GroupVersion, service *apiregistrati
 		s.pausedAdoption(gv) // the first conflict counts: a failure says more
 		s.addConflict(gv, v1alpha1.ReasonNotOwned,
 			"APIService %s belongs to someone else, it is served by %s, and spec.adoption is IfUnavailable: it is taken over once "+
-				"kube-apiserver has reported it unavailable for %s; set spec.adoption: Always to take it over now", service.Name, describeTarget(service), adoptionGrace)
+				"kube-apiserver has reported it unavailable for %s; set spec.adoption: Always to take it over now", service.Name, lifecycle.DescribeTarget(service), adoptionGrace)
 		return nil
 	}
 	if s.pausedAdoption(gv) != "" {
@@ -52,7 +53,7 @@ func (s *reconcileState) mayAdopt(gv schema.GroupVersion, service *apiregistrati
 		"APIService %s belongs to someone else, it is served by %s: set spec.adoption to Always to take it over (it is handed back "+
 			"when this MetricsBackend goes), or to IfUnavailable to take it over only if it does not answer; or remove that implementation "+
 			"and its registration (kubectl delete apiservice %s); or take version %s out of %s",
-		service.Name, describeTarget(service), service.Name, gv.Version, versionsField(gv))
+		service.Name, lifecycle.DescribeTarget(service), service.Name, gv.Version, versionsField(gv))
 }
 
 // adoptAPIService points an existing APIService at the target and labels it as this
@@ -60,11 +61,11 @@ func (s *reconcileState) mayAdopt(gv schema.GroupVersion, service *apiregistrati
 // resourceVersion that was read, so that the recorded previous owner is the one that was
 // replaced.
 func (r *Reconciler) adoptAPIService(ctx context.Context, s *reconcileState, gv schema.GroupVersion, live *apiregistrationv1.APIService) error {
-	from := describeTarget(live)
+	from := lifecycle.DescribeTarget(live)
 	record := live.Annotations[v1alpha1.AnnotationPreviousOwner]
 	adopted := live.Labels[v1alpha1.LabelBackend] == ""
 	if adopted || record == "" && s.replacesOther(live) {
-		body, err := json.Marshal(recordOwner(live, s.serving.SharedLabels()))
+		body, err := json.Marshal(lifecycle.RecordOwner(live, s.serving.SharedLabels()))
 		if err != nil {
 			return fmt.Errorf("record the owner of APIService %s: %w", live.Name, err)
 		}
@@ -135,19 +136,19 @@ func (s *reconcileState) startTrial(name string) {
 // isOnTrial reports whether an APIService that moves to the target was adopted, and is not
 // verified there yet.
 func (s *reconcileState) isOnTrial(live *apiregistrationv1.APIService, record string) bool {
-	return isUnverified(live) || record != "" && !pointsTo(live, s.target())
+	return isUnverified(live) || record != "" && !s.ours().PointsToTarget(live)
 }
 
 // replacesOther reports whether an APIService is to move, and points to an implementation
 // that no MetricsBackend deployed: that of someone else, or of a spec.existing.
 func (s *reconcileState) replacesOther(live *apiregistrationv1.APIService) bool {
-	return s.moves(live) && !s.pointsToServing(live) && !pointsToHolder(live)
+	return s.moves(live) && !s.ours().PointsToPods(live) && !lifecycle.PointsToLabelled(live)
 }
 
 // moves reports whether an APIService is another backend's, or someone else's, or does not
 // point to the target.
 func (s *reconcileState) moves(live *apiregistrationv1.APIService) bool {
-	return !s.hasLabel(live) || !pointsTo(live, s.target())
+	return !s.ours().HasLabel(live) || !s.ours().PointsToTarget(live)
 }
 
 // checkAdoption returns why nothing of someone else is adopted yet, or "". The Service of
@@ -277,26 +278,26 @@ func (r *Reconciler) confirmAdoption(ctx context.Context, s *reconcileState, gv 
 // endpoints, and reports whether it did. They are only asked if they may not have answered
 // before: from the operator's network they may be out of reach.
 func (r *Reconciler) revertAdoption(ctx context.Context, s *reconcileState, gv schema.GroupVersion, live *apiregistrationv1.APIService) (bool, error) {
-	previous, err := readPreviousOwner(live)
+	previous, err := lifecycle.ReadPreviousOwner(live)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot revert an adoption", "apiService", live.Name)
 		return false, nil
 	}
-	found, err := r.readService(ctx, previous.target())
+	found, err := r.readService(ctx, previous.Target())
 	if err != nil || found.missing || len(found.endpoints) == 0 {
 		return false, err
 	}
 	if s.spec.Adoption == v1alpha1.AdoptionIfUnavailable {
-		if reason, _ := r.previousOwnerProblem(ctx, s, previous.target(), gv); reason != "" {
+		if reason, _ := r.previousOwnerProblem(ctx, s, previous.Target(), gv); reason != "" {
 			return false, nil
 		}
 	}
 	// The requests took seconds, in which the aggregator may have written its condition.
 	now := &apiregistrationv1.APIService{}
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(live), now); err != nil || !isUnverified(now) || !pointsTo(now, s.target()) {
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(live), now); err != nil || !isUnverified(now) || !s.ours().PointsToTarget(now) {
 		return false, client.IgnoreNotFound(err)
 	}
-	if err := r.handBack(ctx, s, now, previous); err != nil {
+	if err := r.handBack(ctx, s, now); err != nil {
 		return false, err
 	}
 	delete(s.registered, live.Name)

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 )
 
 // TestAdoptionPolicies checks what each policy does with metrics-server's APIService.
@@ -204,7 +205,7 @@ func TestAdoptionRacesWithItsOwner(t *testing.T) {
 	if !raced {
 		t.Fatal("not what this test is about")
 	}
-	record, err := readPreviousOwner(fc.apiService(v1beta1))
+	record, err := lifecycle.ReadPreviousOwner(fc.apiService(v1beta1))
 	fc.must(err)
 	if record.VersionPriority != 200 {
 		t.Errorf("recorded versionPriority %d, it was 200 at the takeover", record.VersionPriority)

@@ -9,14 +9,12 @@ import (
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 )
 
 // claims removes from the desired versions those that an older MetricsBackend claims, and
@@ -76,43 +74,22 @@ func (r *Reconciler) otherClaims(ctx context.Context, s *reconcileState) ([]clai
 	return claims, nil
 }
 
-// awaitSuccessor returns what a backend that is being deleted waits for before it retires
-// a version, or "". Another backend whose pods serve the version takes the APIService
-// over, so that the version stays in discovery. The wait ends after successorTimeout.
-func (r *Reconciler) awaitSuccessor(ctx context.Context, s *reconcileState, gv schema.GroupVersion) (string, error) {
-	if s.namespace.gone {
-		// Its pods are gone or terminating.
-		return "", nil
-	}
-	name := apiServiceName(gv)
-	left := successorTimeout - s.now.Sub(s.backend.DeletionTimestamp.Time)
-	if left <= 0 {
-		return "", nil
-	}
-	var live apiregistrationv1.APIService
-	err := r.Live.Get(ctx, client.ObjectKey{Name: name}, &live)
-	switch {
-	case apierrors.IsNotFound(err):
-		return "", nil
-	case err != nil:
-		return "", fmt.Errorf("get APIService %s: %w", name, err)
-	case !s.hasLabel(&live) || live.DeletionTimestamp != nil:
+// successor returns the backend that is about to take a version over from one that is being
+// deleted, or "". Its pods serve the version, so that it stays in discovery. The wait for it ends
+// after successorTimeout.
+func (r *Reconciler) successor(ctx context.Context, s *reconcileState, v *lifecycle.Version) (string, error) {
+	deleted := s.backend.DeletionTimestamp
+	if deleted == nil || s.namespace.gone || // its pods are gone or terminating
+		s.now.Sub(deleted.Time) >= successorTimeout || !s.ours().HasLabel(v.Live) || v.Live.DeletionTimestamp != nil {
 		return "", nil
 	}
 	others, err := r.otherClaims(ctx, s)
-	if err != nil {
+	gv, _ := versionOf(v.Name)
+	claimant := find(others, func(other claim) bool { return slices.Contains(other.versions, gv) }).backend
+	if err != nil || claimant == nil || !readyToTakeOver(claimant) {
 		return "", err
 	}
-	for _, other := range others {
-		if !slices.Contains(other.versions, gv) {
-			continue
-		}
-		if !readyToTakeOver(other.backend) {
-			return "", nil
-		}
-		return fmt.Sprintf("APIService %s is about to be taken over by MetricsBackend %q", name, other.backend.Name), nil
-	}
-	return "", nil
+	return claimant.Name, nil
 }
 
 // readyToTakeOver reports whether the backend waits for nothing but the version.

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 )
 
 const olderName = "older"
@@ -231,10 +232,10 @@ func TestSuccessorIsNotAwaitedWithoutNamespace(t *testing.T) {
 	for _, without := range []bool{false, true} {
 		s := r.newState(live)
 		s.namespace.gone = without
-		why, err := r.awaitSuccessor(t.Context(), s, v1)
+		successor, err := r.successor(t.Context(), s, &lifecycle.Version{Name: apiServiceName(v1), Live: fc.apiService(v1)})
 		fc.must(err)
-		if waits := why != ""; waits == without {
-			t.Errorf("without namespace %t: waits for %q", without, why)
+		if waits := successor != ""; waits == without {
+			t.Errorf("without namespace %t: waits for %q", without, successor)
 		}
 	}
 }

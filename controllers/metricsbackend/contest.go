@@ -5,20 +5,18 @@ package metricsbackend
 
 import (
 	"bytes"
-	"encoding/json"
 	"maps"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 )
 
 const (
@@ -103,8 +101,8 @@ func (s *reconcileState) addContested(gv schema.GroupVersion, live *apiregistrat
 	if manager != "" {
 		who = "field manager \"" + manager + "\""
 	}
-	where := ", to " + describeTarget(live)
-	if pointsTo(live, s.target()) {
+	where := ", to " + lifecycle.DescribeTarget(live)
+	if s.ours().PointsToTarget(live) {
 		where = ""
 	}
 	s.addConflict(gv, v1alpha1.ReasonContested,
@@ -126,40 +124,12 @@ func (s *reconcileState) wasContested() bool {
 // and whether there is one. If no field was changed, only the desired state differs.
 func (s *reconcileState) conflictingManager(live *apiregistrationv1.APIService, target manifests.Target) (string, bool) {
 	for _, field := range s.differingFields(live, target) {
-		if manager, changed := changedBy(live, field); changed {
+		if manager, changed := lifecycle.ChangedBy(live, field); changed {
 			return manager, true
 		}
 	}
 	return "", false
 }
-
-// changedBy returns the field manager that changed a field that we wrote, and whether
-// there is one. A field that we still own, alone or shared, is unchanged.
-func changedBy(live *apiregistrationv1.APIService, field []string) (string, bool) {
-	var others, managing []metav1.ManagedFieldsEntry
-	for _, entry := range live.ManagedFields {
-		ours, manages := entry.Manager == v1alpha1.FieldOwner, managesField(entry, field)
-		switch {
-		case entry.Subresource != "":
-		case ours && manages:
-			return "", false
-		case manages:
-			managing = append(managing, entry)
-		case !ours:
-			others = append(others, entry)
-		}
-	}
-	if len(managing) == 0 {
-		// A removed field has no manager: take the last writer.
-		managing = others
-	}
-	return newestEntry(managing).Manager, len(live.ManagedFields) > 0
-}
-
-var (
-	serviceNamespaceField = []string{"f:spec", "f:service", "f:namespace"}
-	serviceNameField      = []string{"f:spec", "f:service", "f:name"}
-)
 
 // differingFields returns the paths of fields and labels that differ from what target
 // requires.
@@ -173,9 +143,9 @@ func (s *reconcileState) differingFields(live *apiregistrationv1.APIService, tar
 		same bool
 		path []string
 	}{
-		{s.hasLabel(live), []string{"f:metadata", "f:labels", "f:" + v1alpha1.LabelBackend}},
-		{to.Namespace == target.Namespace, serviceNamespaceField},
-		{to.Name == target.Name, serviceNameField},
+		{s.ours().HasLabel(live), []string{"f:metadata", "f:labels", "f:" + v1alpha1.LabelBackend}},
+		{to.Namespace == target.Namespace, lifecycle.ServiceNamespaceField},
+		{to.Name == target.Name, lifecycle.ServiceNameField},
 		{ptr.Deref(to.Port, manifests.ServicePort) == target.Port, []string{"f:spec", "f:service", "f:port"}},
 		{spec.InsecureSkipTLSVerify == target.InsecureSkipTLSVerify, []string{"f:spec", "f:insecureSkipTLSVerify"}},
 		{bytes.Equal(spec.CABundle, target.CABundle), []string{"f:spec", "f:caBundle"}},
@@ -192,23 +162,4 @@ func (s *reconcileState) differingFields(live *apiregistrationv1.APIService, tar
 		}
 	}
 	return paths
-}
-
-func managesField(entry metav1.ManagedFieldsEntry, path []string) bool {
-	var fields map[string]any
-	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
-		return false
-	}
-	_, found, err := unstructured.NestedFieldNoCopy(fields, path...)
-	return found && err == nil
-}
-
-func newestEntry(entries []metav1.ManagedFieldsEntry) metav1.ManagedFieldsEntry {
-	var last metav1.ManagedFieldsEntry
-	for _, entry := range entries {
-		if last.Time == nil || entry.Time != nil && last.Time.Before(entry.Time) {
-			last = entry
-		}
-	}
-	return last
 }

@@ -219,7 +219,7 @@ func TestEditIsCorrected(t *testing.T) {
 			fc.editAPIService(v1, edit)
 			fc.reconcileUntil(r, func() bool {
 				got := fc.apiService(v1).Spec
-				return pointsTo(fc.apiService(v1), r.newState(fc.backend()).serving.Target(nil)) &&
+				return r.newState(fc.backend()).ours().PointsToTarget(fc.apiService(v1)) &&
 					string(got.CABundle) == string(want.CABundle) &&
 					got.VersionPriority == want.VersionPriority && got.GroupPriorityMinimum == want.GroupPriorityMinimum
 			})

@@ -66,7 +66,7 @@ func (s *reconcileState) canProbe() bool {
 func (s *reconcileState) handleMissingService() {
 	found := s.probed.existing
 	for _, name := range s.registeredNames() {
-		if gv, ok := versionOf(name); ok && pointsTo(s.registered[name], found.target) {
+		if gv, ok := versionOf(name); ok && s.ours().PointsToTarget(s.registered[name]) {
 			s.requestRetirement(gv, found.why)
 		}
 	}
@@ -92,7 +92,7 @@ func (s *reconcileState) retireUnserved() {
 		if !ok || len(notServing) == 0 {
 			continue
 		}
-		if pointsTo(s.registered[name], found.target) || found.firstFailed() == nil && len(found.offered(s.versions.desired)) > 0 {
+		if s.ours().PointsToTarget(s.registered[name]) || found.firstFailed() == nil && len(found.offered(s.versions.desired)) > 0 {
 			s.requestRetirement(gv, fmt.Sprintf("endpoint %s of Service %s does not serve it", notServing[0], found.target))
 		}
 	}

@@ -55,7 +55,7 @@ func recoveryAfter(retired int) time.Duration {
 // retired.
 func (s *reconcileState) isInDiscovery(gv schema.GroupVersion) bool {
 	live := s.registered[apiServiceName(gv)]
-	return live != nil && s.pointsToServing(live) && !s.isRetiring(gv)
+	return live != nil && s.ours().PointsToPods(live) && !s.isRetiring(gv)
 }
 
 func (s *reconcileState) isRetiring(gv schema.GroupVersion) bool {

@@ -7,11 +7,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -91,47 +89,7 @@ func (r *Reconciler) removeVersions(ctx context.Context, s *reconcileState) (str
 			retiring(known.Name)
 		}
 	}
-	var gone []schema.GroupVersion
-	var moved []string
-	for _, name := range s.possiblyRegistered() {
-		gv, ok := versionOf(name)
-		if !ok {
-			continue
-		}
-		if successor, err := r.awaitSuccessor(ctx, s, gv); err != nil || successor != "" {
-			return successor, err
-		}
-		holder, why, err := r.retireAPIService(ctx, s, name)
-		if err != nil {
-			return "", err
-		}
-		switch holder {
-		case ownerSelf:
-			return "APIService " + name + " still exists: " + why, nil
-		case ownerNone:
-			gone = append(gone, gv)
-		case ownerOther:
-			moved = append(moved, name)
-		}
-	}
-	for _, name := range moved {
-		if why, err := r.stillRoutedIfDeployed(ctx, s, name); err != nil || why != "" {
-			return why, err
-		}
-		delete(s.apiServices, name)
-	}
-	if len(gone) == 0 {
-		return "", nil
-	}
-	reason := r.stillInDiscovery(ctx, s, gone)
-	if reason == "" {
-		return "", nil
-	}
-	var versions []string
-	for _, gv := range gone {
-		versions = append(versions, apiServiceName(gv))
-	}
-	return strings.Join(versions, ", ") + ": " + reason, nil
+	return r.retireVersions(ctx, s, s.possiblyRegistered())
 }
 
 // possiblyRegistered returns the names of all versions that may be in discovery,
@@ -140,7 +98,7 @@ func (r *Reconciler) removeVersions(ctx context.Context, s *reconcileState) (str
 func (s *reconcileState) possiblyRegistered() []string {
 	var names []string
 	add := func(name string) {
-		if !slices.Contains(names, name) {
+		if _, ok := versionOf(name); ok && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

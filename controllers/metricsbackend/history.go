@@ -116,9 +116,6 @@ const (
 	// messageGrace is how long a message stays in the status when only its text changes:
 	// text from other programs may differ with each failure.
 	messageGrace = 5 * time.Minute
-	// previousOwnerGrace is for the previous owner of an APIService that is restored, which
-	// may be restarting, and for the token to ask it with.
-	previousOwnerGrace = 30 * time.Second
 	// adoptionGrace is for an APIService that spec.adoption IfUnavailable takes over: a
 	// pod of its implementation may be restarting.
 	adoptionGrace = time.Minute

@@ -14,6 +14,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 )
 
 // besideOther has a backend with our own pods, and metrics-server beside it.
@@ -100,7 +101,7 @@ func TestMoveToServing(t *testing.T) {
 	if live.UID != uid {
 		t.Error("v1beta1 was deleted and created again")
 	}
-	if _, err := readPreviousOwner(live); err != nil {
+	if _, err := lifecycle.ReadPreviousOwner(live); err != nil {
 		t.Errorf("the record of the takeover is lost: %v", err)
 	}
 	// Back to spec.existing, then restored.

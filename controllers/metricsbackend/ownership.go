@@ -22,7 +22,7 @@ import (
 // enough.
 func (r *Reconciler) checkOwnership(ctx context.Context, s *reconcileState) error {
 	for _, gv := range s.versions.desired {
-		if live := s.registered[apiServiceName(gv)]; live != nil && s.hasLabel(live) {
+		if live := s.registered[apiServiceName(gv)]; live != nil && s.ours().HasLabel(live) {
 			continue
 		}
 		live, err := r.findAPIService(ctx, s, gv)
@@ -67,7 +67,7 @@ func (r *Reconciler) findAPIService(ctx context.Context, s *reconcileState, gv s
 		return service, nil
 	case holder != "":
 		return service, r.checkBackend(ctx, s, gv, holder)
-	case s.pointsToServing(service):
+	case s.ours().PointsToPods(service):
 		return nil, newStalledError(v1alpha1.ReasonNotOwned,
 			"APIService %s points to this backend's Service, but lacks the label that makes it ours: put it back (kubectl label apiservice %s %s=%s)",
 			name, name, v1alpha1.LabelBackend, s.backend.Name)

@@ -146,7 +146,7 @@ func (s *reconcileState) evaluateAnswers() {
 		if !ok || s.isRetiring(gv) {
 			continue
 		}
-		if !s.pointsToServing(s.registered[name]) {
+		if !s.ours().PointsToPods(s.registered[name]) {
 			// It is served elsewhere, and our pods are about to take it over. If they
 			// serve no version of its group, no move can finish, and nothing should be
 			// removed.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 )
 
 // register creates the APIServices of desired versions once a ready pod serves them and
@@ -60,7 +61,7 @@ func (s *reconcileState) movesFirst() []schema.GroupVersion {
 func (s *reconcileState) pointsElsewhere(gv schema.GroupVersion) bool {
 	name := apiServiceName(gv)
 	live := s.registered[name]
-	return s.versions.foreign[name] != nil || live != nil && !pointsTo(live, s.target())
+	return s.versions.foreign[name] != nil || live != nil && !s.ours().PointsToTarget(live)
 }
 
 // registrationResult is the outcome for each version, by APIService name.
@@ -73,7 +74,7 @@ type registrationResult struct {
 func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv schema.GroupVersion, result *registrationResult) error {
 	name := apiServiceName(gv)
 	live := s.registered[name]
-	upToDate := live != nil && pointsTo(live, s.target())
+	upToDate := live != nil && s.ours().PointsToTarget(live)
 	wait := func(why string) {
 		if live == nil {
 			s.setVersionState(gv, v1alpha1.APIServicePending, why)
@@ -125,7 +126,7 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 // waiting for, or "". New registrations wait while moving names an APIService.
 func (r *Reconciler) ensureRegistered(ctx context.Context, s *reconcileState, gv schema.GroupVersion, live *apiregistrationv1.APIService, moving *string) (string, error) {
 	name := apiServiceName(gv)
-	if live == nil || !s.hasLabel(live) {
+	if live == nil || !s.ours().HasLabel(live) {
 		// Another owner may have registered it since the ownership check.
 		var err error
 		if live, err = r.findAPIService(ctx, s, gv); err != nil {
@@ -152,7 +153,7 @@ func (r *Reconciler) ensureRegistered(ctx context.Context, s *reconcileState, gv
 	moves := s.moves(live)
 	if moves && !s.waited(stateKey{targetReady, name, target.String()}, endpointDelay) {
 		*moving = name
-		return fmt.Sprintf("points to %s until Service %s has been ready for %s", describeTarget(live), target, endpointDelay), nil
+		return fmt.Sprintf("points to %s until Service %s has been ready for %s", lifecycle.DescribeTarget(live), target, endpointDelay), nil
 	}
 	if s.replacesOther(live) {
 		if why, err := r.checkAdoption(ctx, s, gv); err != nil || why != "" {

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 )
 
 // adoptedCluster has a backend with our own pods that adopted v1beta1 from
@@ -168,7 +169,7 @@ func TestRestoreWaitsForThePreviousOwner(t *testing.T) {
 	fc.scaleMetricsServer(0)
 	fc.delete(fc.backend())
 	mustReconcile(t, r)
-	fc.clock.Step(previousOwnerGrace - time.Second)
+	fc.clock.Step(lifecycle.PreviousOwnerGrace - time.Second)
 	mustReconcile(t, r)
 	fc.scaleMetricsServer(1, v1beta1)
 	fc.reconcileUntil(r, fc.isGone)

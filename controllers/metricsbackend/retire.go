@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,6 +22,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 // retire removes versions from discovery: registered ones that are not desired, known to
@@ -58,40 +61,14 @@ func (r *Reconciler) retire(ctx context.Context, s *reconcileState) error {
 		return s.waitRetiring("to be removed from discovery")
 	}
 
-	var gone []schema.GroupVersion
+	var names []string
 	for _, intent := range intents {
-		gv, _ := versionOf(intent.Name)
-		owner, why, err := r.retireAPIService(ctx, s, intent.Name)
-		if err != nil {
-			return err
-		}
-		switch owner {
-		case ownerNone:
-			delete(s.registered, intent.Name)
-			gone = append(gone, gv)
-		case ownerSelf:
-			return s.waitRetiring("still exists: " + why)
-		case ownerOther:
-			// The new owner serves it, once every kube-apiserver has seen the change.
-			delete(s.registered, intent.Name)
-			why, err := r.stillRoutedIfDeployed(ctx, s, intent.Name)
-			if err != nil {
-				return err
-			}
-			if why != "" {
-				return s.waitRetiring(why)
-			}
-			delete(s.apiServices, intent.Name)
-		}
+		names = append(names, intent.Name)
 	}
-	if len(gone) > 0 {
-		if reason := r.stillInDiscovery(ctx, s, gone); reason != "" {
-			return s.waitRetiring(reason)
-		}
-		for _, gv := range gone {
-			delete(s.apiServices, apiServiceName(gv))
-			s.history.streaks.Reset(stateKey{state: unregistered, name: apiServiceName(gv)})
-		}
+	if waits, err := r.retireVersions(ctx, s, names); err != nil {
+		return err
+	} else if waits != "" {
+		return s.waitRetiring(waits)
 	}
 	if len(s.versions.kept) > 0 {
 		return s.setKeptCondition()
@@ -106,9 +83,9 @@ func (r *Reconciler) retire(ctx context.Context, s *reconcileState) error {
 // backend before this one.
 func (r *Reconciler) podsGone(ctx context.Context, s *reconcileState, service *apiregistrationv1.APIService) (bool, error) {
 	switch {
-	case s.pointsToServing(service):
+	case s.ours().PointsToPods(service):
 		return s.namespace.gone, nil
-	case service.Labels[v1alpha1.LabelInstallation] == r.Namespace, !pointsToHolder(service):
+	case service.Labels[v1alpha1.LabelInstallation] == r.Namespace, !lifecycle.PointsToLabelled(service):
 		return false, nil
 	}
 	exists, ends, err := readNamespace(ctx, r.Live, service.Spec.Service.Namespace)
@@ -139,48 +116,139 @@ func (s *reconcileState) waitRetiring(state string) error {
 	return errWait
 }
 
-// owner is the owner of an APIService.
-type owner int
-
-const (
-	ownerNone owner = iota
-	ownerSelf
-	ownerOther
-)
-
-// retireAPIService restores the previous owner of an APIService of ours if that still
-// serves it, or else deletes it. It returns the owner after a live read, and why it is
-// still ours.
-func (r *Reconciler) retireAPIService(ctx context.Context, s *reconcileState, name string) (owner owner, why string, err error) {
-	for deleted := false; ; deleted = true {
-		var service apiregistrationv1.APIService
-		err := r.Live.Get(ctx, client.ObjectKey{Name: name}, &service)
-		switch {
-		case apierrors.IsNotFound(err):
-			return ownerNone, "", nil
-		case err != nil:
-			return ownerSelf, "", fmt.Errorf("get APIService %s: %w", name, err)
-		case !s.owns(&service):
-			return ownerOther, "", nil
-		case service.DeletionTimestamp == nil && s.isRepointed(&service):
-			return ownerOther, "", r.disown(ctx, s, &service)
-		case deleted || service.DeletionTimestamp != nil:
-			return ownerSelf, "something holds it with a finalizer", nil
+// retireVersions takes versions out of discovery: each is handed back, left to its owner, or
+// deleted, one after the other; then all of them are confirmed. It returns what one of them waits
+// for, or "".
+func (r *Reconciler) retireVersions(ctx context.Context, s *reconcileState, names []string) (waits string, err error) {
+	var written []*lifecycle.Version
+	for _, name := range names {
+		v := &lifecycle.Version{Name: name, Ours: s.ours()}
+		needs, waits, err := r.advance(ctx, s, v)
+		if err != nil || waits != "" {
+			return waits, err
 		}
-		switch restored, waits, err := r.restorePrevious(ctx, s, &service); {
-		case err != nil:
-			return ownerSelf, "", err
-		case waits != "":
-			return ownerSelf, waits, nil
-		case restored:
-			return ownerOther, "", nil
+		if needs != "" || v.Live == nil {
+			written = append(written, v)
 		}
-		klog.FromContext(ctx).Info("Deleting APIService", "apiService", name)
-		err = r.Client.Delete(ctx, &service, client.Preconditions{UID: ptr.To(service.UID), ResourceVersion: ptr.To(service.ResourceVersion)})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return ownerSelf, "", fmt.Errorf("delete APIService %s: %w", name, err)
+		delete(s.registered, name)
+	}
+	if err := r.confirmRetired(ctx, s, written); err != nil {
+		return "", err
+	}
+	for _, v := range written {
+		if d := lifecycle.Decide(v); d.Waits != "" {
+			return d.Waits, nil
 		}
 	}
+	for _, name := range names {
+		delete(s.apiServices, name)
+		s.history.streaks.Reset(stateKey{state: unregistered, name: name})
+	}
+	return "", nil
+}
+
+// advance takes the steps of a version that is being retired, until it waits, or until only every
+// kube-apiserver has to follow, which needs names.
+func (r *Reconciler) advance(ctx context.Context, s *reconcileState, v *lifecycle.Version) (needs lifecycle.Need, waits string, err error) {
+	if err := r.readAPIService(ctx, v); err != nil {
+		return "", "", err
+	}
+	for {
+		d := lifecycle.Decide(v)
+		switch {
+		case d.Needs == lifecycle.NeedDiscovery, d.Needs == lifecycle.NeedRouting, d.Waits != "", d.State == lifecycle.Gone:
+			return d.Needs, d.Waits, nil
+		case d.Needs != "":
+			err = r.observeVersion(ctx, s, v, d.Needs)
+		default:
+			err = r.act(ctx, s, v, d)
+		}
+		if err != nil {
+			return "", "", err
+		}
+	}
+}
+
+// readAPIService reads the APIService of a version.
+func (r *Reconciler) readAPIService(ctx context.Context, v *lifecycle.Version) error {
+	v.Live = &apiregistrationv1.APIService{}
+	switch err := r.Live.Get(ctx, client.ObjectKey{Name: v.Name}, v.Live); {
+	case apierrors.IsNotFound(err):
+		v.Live = nil
+	case err != nil:
+		return fmt.Errorf("get APIService %s: %w", v.Name, err)
+	}
+	return nil
+}
+
+// observeVersion makes an observation that the decision about a version needs.
+func (r *Reconciler) observeVersion(ctx context.Context, s *reconcileState, v *lifecycle.Version, need lifecycle.Need) error {
+	switch need {
+	case lifecycle.NeedSuccessor:
+		successor, err := r.successor(ctx, s, v)
+		v.Successor = &successor
+		return err
+	case lifecycle.NeedPreviousOwner:
+		v.Previous = r.observePreviousOwner(ctx, s, v)
+	}
+	return nil
+}
+
+// act does what was decided about a version, and reads its APIService again.
+func (r *Reconciler) act(ctx context.Context, s *reconcileState, v *lifecycle.Version, d lifecycle.Decision) error {
+	if d.Event != "" {
+		klog.FromContext(ctx).Info("An APIService is not handed back", "apiService", v.Name, "why", d.Note)
+		r.Events.Eventf(s.backend, v.Live, corev1.EventTypeWarning, d.Event, "Retire", "%s", text.Truncate(d.Note, maxNote))
+	}
+	var err error
+	switch d.Action {
+	case lifecycle.Disown:
+		err = r.disown(ctx, s, v.Live)
+	case lifecycle.HandBack:
+		err = r.handBack(ctx, s, v.Live)
+		if apierrors.IsForbidden(err) {
+			// Only another release of the operator may write this version. Any may be
+			// deleted, and one that stays would block everything else.
+			v.Refused = err
+			return nil
+		}
+	case lifecycle.Delete:
+		klog.FromContext(ctx).Info("Deleting APIService", "apiService", v.Name)
+		s.history.streaks.Reset(stateKey{state: previousOwnerFailing, name: v.Name})
+		err = r.Client.Delete(ctx, v.Live, client.Preconditions{UID: ptr.To(v.Live.UID), ResourceVersion: ptr.To(v.Live.ResourceVersion)})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete APIService %s: %w", v.Name, err)
+		}
+		v.Deleted = true
+	}
+	if err != nil {
+		return err
+	}
+	return r.readAPIService(ctx, v)
+}
+
+// confirmRetired observes whether every kube-apiserver follows what was written.
+func (r *Reconciler) confirmRetired(ctx context.Context, s *reconcileState, written []*lifecycle.Version) error {
+	var gone []schema.GroupVersion
+	for _, v := range written {
+		if v.Live != nil {
+			routing, err := r.stillRoutedIfDeployed(ctx, s, v.Name)
+			if err != nil {
+				return err
+			}
+			v.Routing = &routing
+		} else if gv, ok := versionOf(v.Name); ok {
+			gone = append(gone, gv)
+		}
+	}
+	discovery := ""
+	if len(gone) > 0 {
+		discovery = r.stillInDiscovery(ctx, s, gone)
+	}
+	for _, v := range written {
+		v.Discovery = &discovery
+	}
+	return nil
 }
 
 // stillRoutedIfDeployed is stillRouted for an APIService of another owner. Without pods
@@ -194,13 +262,6 @@ func (r *Reconciler) stillRoutedIfDeployed(ctx context.Context, s *reconcileStat
 		return "", err
 	}
 	return r.stillRouted(ctx, s, name), nil
-}
-
-// owns reports whether an APIService is this backend's: it has our label, or it lost it
-// but points to our Service.
-func (s *reconcileState) owns(service *apiregistrationv1.APIService) bool {
-	holder := service.Labels[v1alpha1.LabelBackend]
-	return holder == s.backend.Name || holder == "" && s.pointsToServing(service)
 }
 
 // stillInDiscovery returns where one of the versions, whose APIServices are gone, is
@@ -246,14 +307,14 @@ func (r *Reconciler) observe(ctx context.Context, s *reconcileState) error {
 		switch service := &list.Items[i]; {
 		case service.Name == manifests.CanaryAPIServiceName:
 			s.canary = service
-		case s.owns(service):
+		case s.ours().Owns(service):
 			s.registered[service.Name] = service
-			if s.pointsToServing(service) {
+			if s.ours().PointsToPods(service) {
 				s.history.streaks.Reset(stateKey{state: pointedAway, name: service.Name})
 			}
 		default:
 			s.others[service.Name] = service
-			if service.Spec.Service != nil && !pointsToHolder(service) {
+			if service.Spec.Service != nil && !lifecycle.PointsToLabelled(service) {
 				s.sharedGroups.Insert(service.Spec.Group)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 )
 
 // retireAllPause is the time between two attempts of RetireAll.
@@ -58,15 +59,15 @@ func (r *Reconciler) retireAllOnce(ctx context.Context) error {
 		// Nothing can be created in a terminating namespace.
 		s.namespace.gone = true
 		for _, name := range s.registeredNames() {
-			if !s.pointsToServing(s.registered[name]) {
+			if !s.ours().PointsToPods(s.registered[name]) {
 				continue // its target stays
 			}
-			owner, why, err := r.retireAPIService(ctx, s, name)
+			_, waits, err := r.advance(ctx, s, &lifecycle.Version{Name: name, Ours: s.ours(), Successor: new(string)})
 			switch {
 			case err != nil:
 				errs = append(errs, err)
-			case owner == ownerSelf:
-				errs = append(errs, fmt.Errorf("APIService %s still exists: %s", name, why))
+			case waits != "":
+				errs = append(errs, errors.New(waits))
 			}
 		}
 	}

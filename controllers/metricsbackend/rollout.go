@@ -186,7 +186,7 @@ func (s *reconcileState) isGroupServedElsewhere(gv schema.GroupVersion) bool {
 		}
 	}
 	for name, live := range s.registered {
-		if other, ok := versionOf(name); ok && ofGroup(other) && (other == gv || !pointsTo(live, s.target())) {
+		if other, ok := versionOf(name); ok && ofGroup(other) && (other == gv || !s.ours().PointsToTarget(live)) {
 			return true
 		}
 	}

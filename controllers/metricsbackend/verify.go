@@ -17,6 +17,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 )
 
 // verify requests metrics of each version through kube-apiserver, as any client would.
@@ -40,7 +41,7 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 		if d == nil {
 			d = absent[gv]
 		}
-		if isUnverified(live) && !retiring && pointsTo(live, s.target()) {
+		if isUnverified(live) && !retiring && s.ours().PointsToTarget(live) {
 			switch reverted, err := r.confirmAdoption(ctx, s, gv, live, d); {
 			case err != nil:
 				return err
@@ -60,7 +61,7 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 			broken = append(broken, defect{gv, v1alpha1.ReasonRetiring, "is being removed from discovery"})
 		default:
 			available = append(available, gv)
-			message := adoptedFrom(live)
+			message := lifecycle.AdoptedFrom(live)
 			if c := s.conflict(live.Name); c != nil {
 				message = c.message
 			}

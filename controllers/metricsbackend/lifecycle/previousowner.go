@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package metricsbackend
+package lifecycle
 
 import (
 	"encoding/json"
@@ -18,13 +18,13 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
-// previousOwnerState is the state of an APIService before its adoption.
-type previousOwnerState v1alpha1.PreviousOwner
+// PreviousOwner is the state of an APIService before its adoption.
+type PreviousOwner v1alpha1.PreviousOwner
 
-// recordOwner returns the present state of an APIService, with the labels that ours
+// RecordOwner returns the present state of an APIService, with the labels that ours
 // replace.
-func recordOwner(service *apiregistrationv1.APIService, ours map[string]string) previousOwnerState {
-	before := previousOwnerState{
+func RecordOwner(service *apiregistrationv1.APIService, ours map[string]string) PreviousOwner {
+	before := PreviousOwner{
 		Service: v1alpha1.ExistingService{
 			Namespace: service.Spec.Service.Namespace, Name: service.Spec.Service.Name,
 			Port: ptr.To(ptr.Deref(service.Spec.Service.Port, manifests.ServicePort)),
@@ -44,10 +44,10 @@ func recordOwner(service *apiregistrationv1.APIService, ours map[string]string) 
 	return before
 }
 
-// readPreviousOwner returns the recorded state. It validates it, since anyone may have
+// ReadPreviousOwner returns the recorded state. It validates it, since anyone may have
 // written the annotation.
-func readPreviousOwner(service *apiregistrationv1.APIService) (*previousOwnerState, error) {
-	var before previousOwnerState
+func ReadPreviousOwner(service *apiregistrationv1.APIService) (*PreviousOwner, error) {
+	var before PreviousOwner
 	if err := json.Unmarshal([]byte(service.Annotations[v1alpha1.AnnotationPreviousOwner]), &before); err != nil {
 		return nil, fmt.Errorf("read annotation %s: %w", v1alpha1.AnnotationPreviousOwner, err)
 	}
@@ -73,15 +73,15 @@ func readPreviousOwner(service *apiregistrationv1.APIService) (*previousOwnerSta
 	return &before, nil
 }
 
-func (o *previousOwnerState) target() manifests.Target {
+func (o *PreviousOwner) Target() manifests.Target {
 	return manifests.Target{
 		Namespace: o.Service.Namespace, Name: o.Service.Name, Port: ptr.Deref(o.Service.Port, manifests.ServicePort),
 		CABundle: o.CABundle, InsecureSkipTLSVerify: o.InsecureSkipTLSVerify,
 	}
 }
 
-// restore sets the recorded state in the APIService.
-func (o *previousOwnerState) restore(service *apiregistrationv1.APIService) {
+// Restore sets the recorded state in the APIService.
+func (o *PreviousOwner) Restore(service *apiregistrationv1.APIService) {
 	service.Spec.Service = &apiregistrationv1.ServiceReference{
 		Namespace: o.Service.Namespace, Name: o.Service.Name, Port: ptr.To(ptr.Deref(o.Service.Port, manifests.ServicePort)),
 	}
@@ -104,15 +104,15 @@ func (o *previousOwnerState) restore(service *apiregistrationv1.APIService) {
 	service.Labels = labels
 }
 
-// adoptedFrom describes the previous owner of an APIService for its status, or returns
+// AdoptedFrom describes the previous owner of an APIService for its status, or returns
 // "".
-func adoptedFrom(service *apiregistrationv1.APIService) string {
+func AdoptedFrom(service *apiregistrationv1.APIService) string {
 	if !metav1.HasAnnotation(service.ObjectMeta, v1alpha1.AnnotationPreviousOwner) {
 		return ""
 	}
-	before, err := readPreviousOwner(service)
+	before, err := ReadPreviousOwner(service)
 	if err != nil {
 		return "taken over, and cannot be handed back: " + err.Error()
 	}
-	return fmt.Sprintf("taken over from Service %s, to which it is handed back", before.target())
+	return fmt.Sprintf("taken over from Service %s, to which it is handed back", before.Target())
 }

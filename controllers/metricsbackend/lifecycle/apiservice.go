@@ -1,0 +1,128 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+)
+
+// Ours says which APIServices are a MetricsBackend's, and where they should point to.
+type Ours struct {
+	Serving manifests.Serving
+	// Target is the Service of our pods or, without Deploys, that of spec.existing.
+	Target  manifests.Target
+	Deploys bool
+}
+
+// Owns reports whether an APIService is ours: it has our label, or it lost it but points to
+// our pods.
+func (o Ours) Owns(service *apiregistrationv1.APIService) bool {
+	holder := service.Labels[v1alpha1.LabelBackend]
+	return holder == o.Serving.Backend || holder == "" && o.PointsToPods(service)
+}
+
+// HasLabel reports whether an APIService has our label.
+func (o Ours) HasLabel(service *apiregistrationv1.APIService) bool {
+	return service.Labels[v1alpha1.LabelBackend] == o.Serving.Backend
+}
+
+// PointsToPods reports whether an APIService points to the Service of our pods, at any port.
+// While one does, they must stay.
+func (o Ours) PointsToPods(service *apiregistrationv1.APIService) bool {
+	to := service.Spec.Service
+	return to != nil && to.Namespace == o.Serving.Namespace && to.Name == o.Serving.Name()
+}
+
+// PointsToTarget reports whether an APIService points to the target's Service.
+func (o Ours) PointsToTarget(service *apiregistrationv1.APIService) bool {
+	to := service.Spec.Service
+	return to != nil && to.Namespace == o.Target.Namespace && to.Name == o.Target.Name &&
+		ptr.Deref(to.Port, manifests.ServicePort) == o.Target.Port
+}
+
+// IsRepointed reports whether another manager pointed an APIService with our label to a
+// Service that is neither ours nor spec.existing. An apply by others leaves our label.
+func (o Ours) IsRepointed(live *apiregistrationv1.APIService) bool {
+	if o.PointsToPods(live) || !o.Deploys && o.PointsToTarget(live) {
+		return false
+	}
+	for _, field := range [][]string{ServiceNamespaceField, ServiceNameField} {
+		if _, changed := ChangedBy(live, field); changed {
+			return true
+		}
+	}
+	return false
+}
+
+// PointsToLabelled reports whether an APIService points to pods of the MetricsBackend that its
+// label names.
+func PointsToLabelled(service *apiregistrationv1.APIService) bool {
+	holder, to := service.Labels[v1alpha1.LabelBackend], service.Spec.Service
+	return holder != "" && to != nil && to.Name == manifests.Serving{Backend: holder}.Name()
+}
+
+// DescribeTarget names the Service that an APIService points to.
+func DescribeTarget(service *apiregistrationv1.APIService) string {
+	if service.Spec.Service == nil {
+		return "kube-apiserver itself"
+	}
+	return fmt.Sprintf("Service %s/%s", service.Spec.Service.Namespace, service.Spec.Service.Name)
+}
+
+// Paths of fields of an APIService in managedFields.
+var (
+	ServiceNamespaceField = []string{"f:spec", "f:service", "f:namespace"}
+	ServiceNameField      = []string{"f:spec", "f:service", "f:name"}
+)
+
+// ChangedBy returns the field manager that changed a field that we wrote, and whether there is
+// one. A field that we still own, alone or shared, is unchanged.
+func ChangedBy(live *apiregistrationv1.APIService, field []string) (string, bool) {
+	var others, managing []metav1.ManagedFieldsEntry
+	for _, entry := range live.ManagedFields {
+		ours, manages := entry.Manager == v1alpha1.FieldOwner, managesField(entry, field)
+		switch {
+		case entry.Subresource != "":
+		case ours && manages:
+			return "", false
+		case manages:
+			managing = append(managing, entry)
+		case !ours:
+			others = append(others, entry)
+		}
+	}
+	if len(managing) == 0 {
+		// A removed field has no manager: take the last writer.
+		managing = others
+	}
+	return newestEntry(managing).Manager, len(live.ManagedFields) > 0
+}
+
+func managesField(entry metav1.ManagedFieldsEntry, path []string) bool {
+	var fields map[string]any
+	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+		return false
+	}
+	_, found, err := unstructured.NestedFieldNoCopy(fields, path...)
+	return found && err == nil
+}
+
+func newestEntry(entries []metav1.ManagedFieldsEntry) metav1.ManagedFieldsEntry {
+	var last metav1.ManagedFieldsEntry
+	for _, entry := range entries {
+		if last.Time == nil || entry.Time != nil && last.Time.Before(entry.Time) {
+			last = entry
+		}
+	}
+	return last
+}

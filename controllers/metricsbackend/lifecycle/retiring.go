@@ -1,0 +1,110 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// PreviousOwnerGrace is how long the previous owner of an APIService that is handed back may
+// fail, since its pods may be restarting.
+const PreviousOwnerGrace = 30 * time.Second
+
+// retiring are the transitions of a version that is removed from discovery: the intent is in the
+// status, or the MetricsBackend is being deleted.
+var retiring = []Transition{
+	{
+		From: Retiring, On: "another MetricsBackend is ready to take the version over, less than 30 s after the deletion of this one",
+		when: (*Version).isOurs, needs: NeedSuccessor, holds: func(v *Version) bool { return *v.Successor != "" },
+		To: Retiring, text: func(v *Version) string {
+			return fmt.Sprintf("APIService %s is about to be taken over by MetricsBackend %q", v.Name, *v.Successor)
+		},
+	},
+	{
+		From: Retiring, On: "there is no APIService, and a kube-apiserver lists the version in its discovery, or cannot be asked for less than 90 s",
+		when: (*Version).isAbsent, needs: NeedDiscovery, holds: func(v *Version) bool { return *v.Discovery != "" },
+		To: Retiring, text: func(v *Version) string { return *v.Discovery },
+	},
+	{From: Retiring, On: "there is no APIService", when: (*Version).isAbsent, To: Gone},
+	{
+		From: Retiring, On: "the APIService is not ours, and a kube-apiserver may still route to our pods",
+		when: (*Version).isOthers, needs: NeedRouting, holds: func(v *Version) bool { return *v.Routing != "" },
+		To: Retiring, text: func(v *Version) string { return *v.Routing },
+	},
+	{From: Retiring, On: "the APIService is not ours", when: (*Version).isOthers, To: Gone},
+	{
+		From: Retiring, On: "a finalizer holds the deleted APIService",
+		when: (*Version).isHeld, To: Retiring, text: func(v *Version) string {
+			return fmt.Sprintf("APIService %s still exists: something holds it with a finalizer", v.Name)
+		},
+	},
+	{From: Retiring, On: "another field manager has pointed the APIService to another Service", when: (*Version).isRepointed, Do: Disown, To: Retiring},
+	{From: Retiring, On: "the APIService is ours, and has no record of a previous owner", when: always, Do: Delete, To: Retiring},
+
+	{
+		From: Restoring, On: "the record cannot be used, or kube-apiserver forbids to restore it",
+		when: func(v *Version) bool { return v.recordProblem() != nil }, Do: Delete, Event: "HandBackImpossible", To: Retiring,
+		text: func(v *Version) string {
+			return fmt.Sprintf("APIService %s is deleted, not handed back: %v", v.Name, v.recordProblem())
+		},
+	},
+	{
+		From: Restoring, On: "the previous owner serves the version",
+		when: always, needs: NeedPreviousOwner, holds: func(v *Version) bool { return v.Previous.Problem == "" }, Do: HandBack, To: Retiring,
+	},
+	{
+		From: Restoring, On: "the previous owner has failed for less than 30 s",
+		when: func(v *Version) bool { return v.Previous.Transient && v.Previous.Failing < PreviousOwnerGrace }, To: Restoring,
+		text: func(v *Version) string {
+			return fmt.Sprintf("APIService %s still exists: this waits up to %s for Service %s, to which it is handed back: %s",
+				v.Name, PreviousOwnerGrace, v.Recorded().Target(), v.Previous.Problem)
+		},
+	},
+	{
+		From: Restoring, On: "the previous owner fails",
+		when: always, Do: Delete, Event: "PreviousOwnerSilent", To: Retiring, text: func(v *Version) string {
+			return fmt.Sprintf("APIService %s is deleted, not handed back to Service %s: %s", v.Name, v.Recorded().Target(), v.Previous.Problem)
+		},
+	},
+}
+
+func always(*Version) bool { return true }
+
+func (v *Version) isAbsent() bool { return v.Live == nil }
+
+func (v *Version) isOurs() bool { return v.Live != nil && v.Ours.Owns(v.Live) }
+
+func (v *Version) isOthers() bool { return !v.isAbsent() && !v.isOurs() }
+
+func (v *Version) isHeld() bool { return v.Deleted || v.Live.DeletionTimestamp != nil }
+
+func (v *Version) isRepointed() bool { return v.Ours.IsRepointed(v.Live) }
+
+// isAdopted reports whether the APIService, which is ours, is to be handed back.
+func (v *Version) isAdopted() bool {
+	_, recorded := v.Live.Annotations[v1alpha1.AnnotationPreviousOwner]
+	return recorded && !v.isHeld() && !v.isRepointed()
+}
+
+// recordProblem returns why an APIService cannot be handed back to the recorded owner, or nil.
+func (v *Version) recordProblem() error {
+	previous, err := ReadPreviousOwner(v.Live)
+	switch {
+	case err != nil:
+		return err
+	case previous.Service.Namespace == v.Ours.Serving.Namespace && previous.Service.Name == v.Ours.Serving.Name():
+		// It would point to the pods that are being removed.
+		return fmt.Errorf("annotation %s names Service %s, which is this MetricsBackend's own", v1alpha1.AnnotationPreviousOwner, previous.Target())
+	}
+	return v.Refused
+}
+
+// Recorded returns the recorded owner, which is valid.
+func (v *Version) Recorded() *PreviousOwner {
+	previous, _ := ReadPreviousOwner(v.Live)
+	return previous
+}
