@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,80 +25,52 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
-// mayAdopt applies spec.adoption to an APIService without our label.
-func (s *reconcileState) mayAdopt(gv schema.GroupVersion, service *apiregistrationv1.APIService) error {
-	switch s.spec.Adoption {
-	case v1alpha1.AdoptionAlways:
-		return nil
-	case v1alpha1.AdoptionIfUnavailable:
-		left := adoptionGrace
-		if checked := helper.GetAPIServiceConditionByType(service, apiregistrationv1.Available); checked != nil && checked.Status == apiregistrationv1.ConditionFalse {
-			left -= s.now.Sub(checked.LastTransitionTime.Time)
-			if left <= 0 {
-				return nil
-			}
-			s.requeueWithin(left)
-		}
-		s.pausedAdoption(gv) // the first conflict counts: a failure says more
-		s.addConflict(gv, v1alpha1.ReasonNotOwned,
-			"APIService %s belongs to someone else, it is served by %s, and spec.adoption is IfUnavailable: it is taken over once "+
-				"kube-apiserver has reported it unavailable for %s; set spec.adoption: Always to take it over now", service.Name, lifecycle.DescribeTarget(service), adoptionGrace)
-		return nil
-	}
-	if s.pausedAdoption(gv) != "" {
-		return nil
-	}
-	return newStalledError(v1alpha1.ReasonNotOwned,
-		"APIService %s belongs to someone else, it is served by %s: set spec.adoption to Always to take it over (it is handed back "+
-			"when this MetricsBackend goes), or to IfUnavailable to take it over only if it does not answer; or remove that implementation "+
-			"and its registration (kubectl delete apiservice %s); or take version %s out of %s",
-		service.Name, lifecycle.DescribeTarget(service), service.Name, gv.Version, versionsField(gv))
-}
-
 // adoptAPIService points an existing APIService at the target and labels it as this
 // backend's, in one write, so that it is never half-owned. The write carries the
 // resourceVersion that was read, so that the recorded previous owner is the one that was
 // replaced.
-func (r *Reconciler) adoptAPIService(ctx context.Context, s *reconcileState, gv schema.GroupVersion, live *apiregistrationv1.APIService) error {
-	from := lifecycle.DescribeTarget(live)
+func (r *Reconciler) adoptAPIService(ctx context.Context, s *reconcileState, v *lifecycle.Version, d lifecycle.Decision) error {
+	live, from := v.Live, lifecycle.DescribeTarget(v.Live)
 	record := live.Annotations[v1alpha1.AnnotationPreviousOwner]
 	adopted := live.Labels[v1alpha1.LabelBackend] == ""
-	if adopted || record == "" && s.replacesOther(live) {
+	if adopted || record == "" && v.ReplacesOther() {
 		body, err := json.Marshal(lifecycle.RecordOwner(live, s.serving.SharedLabels()))
 		if err != nil {
 			return fmt.Errorf("record the owner of APIService %s: %w", live.Name, err)
 		}
 		record = string(body)
 	}
-	klog.FromContext(ctx).Info("Pointing an APIService at another Service", "apiService", live.Name, "from", from, "to", s.target().String(), "adopted", adopted)
+	klog.FromContext(ctx).Info("Pointing an APIService at another Service", "apiService", live.Name, "from", from, "to", v.Ours.Target.String(), "adopted", adopted)
 	s.startTrial(live.Name)
-	if err := r.applyAdoption(ctx, s, gv, live, record); err != nil {
-		return fmt.Errorf("point APIService %s from %s to Service %s: %w", live.Name, from, s.target(), err)
+	if err := r.applyAdoption(ctx, s, v, annotations(record, d.State == lifecycle.Trial)); err != nil {
+		return fmt.Errorf("point APIService %s from %s to Service %s: %w", live.Name, from, v.Ours.Target, err)
 	}
 	if adopted {
 		r.Events.Eventf(s.backend, live, corev1.EventTypeNormal, "VersionAdopted", "Register",
 			"took APIService %s over from %s", live.Name, from)
 	} else {
 		r.Events.Eventf(s.backend, live, corev1.EventTypeNormal, "VersionMoved", "Register",
-			"APIService %s points to Service %s now, and pointed to %s before", live.Name, s.target(), from)
+			"APIService %s points to Service %s now, and pointed to %s before", live.Name, v.Ours.Target, from)
 	}
+	// Verify the new target at once.
+	s.requeueNow()
 	return nil
 }
 
-func (r *Reconciler) applyAdoption(ctx context.Context, s *reconcileState, gv schema.GroupVersion, live *apiregistrationv1.APIService, record string) error {
-	target := s.target()
+func (r *Reconciler) applyAdoption(ctx context.Context, s *reconcileState, v *lifecycle.Version, annotations map[string]string) error {
+	live, target := v.Live, v.Ours.Target
 	if target.InsecureSkipTLSVerify && len(live.Spec.CABundle) > 0 {
 		// kube-apiserver rejects a caBundle beside insecureSkipTLSVerify, and an apply
 		// cannot remove a caBundle that another manager owns too.
-		return r.updateAdoption(ctx, s, live, target, record)
+		return r.updateAdoption(ctx, s, live, target, annotations)
 	}
-	desired := manifests.APIService(s.serving, gv, target).WithResourceVersion(live.ResourceVersion).WithUID(live.UID)
-	desired.WithAnnotations(annotations(record, s.isOnTrial(live, record)))
+	desired := manifests.APIService(s.serving, v.GV, target).WithResourceVersion(live.ResourceVersion).WithUID(live.UID)
+	desired.WithAnnotations(annotations)
 	return r.Client.Apply(ctx, desired, client.FieldOwner(v1alpha1.FieldOwner), client.ForceOwnership)
 }
 
 // updateAdoption is applyAdoption by an update. The next pass applies the other fields.
-func (r *Reconciler) updateAdoption(ctx context.Context, s *reconcileState, live *apiregistrationv1.APIService, target manifests.Target, record string) error {
+func (r *Reconciler) updateAdoption(ctx context.Context, s *reconcileState, live *apiregistrationv1.APIService, target manifests.Target, annotations map[string]string) error {
 	updated := live.DeepCopy()
 	updated.Spec.Service = &apiregistrationv1.ServiceReference{
 		Namespace: target.Namespace, Name: target.Name, Port: ptr.To(target.Port),
@@ -108,7 +79,7 @@ func (r *Reconciler) updateAdoption(ctx context.Context, s *reconcileState, live
 	for key, value := range s.serving.SharedLabels() {
 		metav1.SetMetaDataLabel(&updated.ObjectMeta, key, value)
 	}
-	for key, value := range annotations(record, s.isOnTrial(live, record)) {
+	for key, value := range annotations {
 		metav1.SetMetaDataAnnotation(&updated.ObjectMeta, key, value)
 	}
 	return r.Client.Update(ctx, updated, client.FieldOwner(v1alpha1.FieldOwner))
@@ -133,53 +104,18 @@ func (s *reconcileState) startTrial(name string) {
 	s.history.streaks.Reset(stateKey{state: adoptionFailing, name: name})
 }
 
-// isOnTrial reports whether an APIService that moves to the target was adopted, and is not
-// verified there yet.
-func (s *reconcileState) isOnTrial(live *apiregistrationv1.APIService, record string) bool {
-	return isUnverified(live) || record != "" && !s.ours().PointsToTarget(live)
+// observeReach does a step of the check whether every kube-apiserver reaches our pods.
+func (r *Reconciler) observeReach(ctx context.Context, s *reconcileState, v *lifecycle.Version) error {
+	result, err := r.adoptionChecker.Check(ctx, adoption.Input{Serving: s.serving, Target: v.Ours.Target, Canary: s.canary, Now: s.now}, &s.history.adoption)
+	v.Reach = &lifecycle.Reach{Reached: result.Passed, RetryAfter: result.RetryAfter}
+	v.Paused = s.pausedAdoption()
+	return err
 }
 
-// replacesOther reports whether an APIService is to move, and points to an implementation
-// that no MetricsBackend deployed: that of someone else, or of a spec.existing.
-func (s *reconcileState) replacesOther(live *apiregistrationv1.APIService) bool {
-	return s.moves(live) && !s.ours().PointsToPods(live) && !lifecycle.PointsToLabelled(live)
-}
-
-// moves reports whether an APIService is another backend's, or someone else's, or does not
-// point to the target.
-func (s *reconcileState) moves(live *apiregistrationv1.APIService) bool {
-	return !s.ours().HasLabel(live) || !s.ours().PointsToTarget(live)
-}
-
-// checkAdoption returns why nothing of someone else is adopted yet, or "". The Service of
-// spec.existing cannot serve what is requested for the check.
-func (r *Reconciler) checkAdoption(ctx context.Context, s *reconcileState, gv schema.GroupVersion) (string, error) {
-	if why := s.pausedAdoption(gv); why != "" || !s.deploys() {
-		return why, nil
-	}
-	result, err := r.adoptionChecker.Check(ctx, adoption.Input{Serving: s.serving, Target: s.target(), Canary: s.canary, Now: s.now}, &s.history.adoption)
-	switch {
-	case err != nil:
-		return "", err
-	case result.Passed:
-		return "", nil
-	case result.Failed:
-		return s.pausedAdoption(gv), nil
-	}
-	s.requeueWithin(result.RetryAfter)
-	return fmt.Sprintf("waits until every kube-apiserver has reached the pods of Service %s", s.target()), nil
-}
-
-// pausedAdoption returns why nothing of someone else may be adopted for now, and adds it
-// as a conflict, or returns "".
-func (s *reconcileState) pausedAdoption(gv schema.GroupVersion) string {
+// pausedAdoption returns why nothing of someone else may be adopted for now.
+func (s *reconcileState) pausedAdoption() lifecycle.Pause {
 	failure, left := s.history.adoption.Paused(s.now)
-	if left == 0 {
-		return ""
-	}
-	s.requeueWithin(left)
-	s.addConflict(gv, failure.Reason, "%s", failure.Message)
-	return failure.Message
+	return lifecycle.Pause{Reason: failure.Reason, Message: failure.Message, Left: left}
 }
 
 // reportedFailure returns why the stored status says that this generation is stalled, which
@@ -204,28 +140,14 @@ func (r *Reconciler) expireCanary(ctx context.Context, s *reconcileState) error 
 	return err
 }
 
-// isUnverified reports whether an APIService was adopted, and its requests have not yet
-// succeeded for adoptionTrial.
-func isUnverified(service *apiregistrationv1.APIService) bool {
-	return service.Annotations[v1alpha1.AnnotationUnverified] != ""
-}
-
-// finishAdoption returns what the adoption of an APIService that points to the target waits
-// for, or "". It makes the adoption final when requests have succeeded for adoptionTrial.
-func (r *Reconciler) finishAdoption(ctx context.Context, s *reconcileState, live *apiregistrationv1.APIService) (string, error) {
-	if !isUnverified(live) {
-		return "", nil
-	}
-	if s.history.streaks.Get(stateKey{state: adoptionSucceeding, name: live.Name}).Elapsed < adoptionTrial {
-		s.requeueWithin(adoptionRecheck)
-		return fmt.Sprintf("taken over, and final once requests through kube-apiserver have succeeded for %s", adoptionTrial), nil
-	}
+// endTrial makes the adoption of an APIService final.
+func (r *Reconciler) endTrial(ctx context.Context, s *reconcileState, live *apiregistrationv1.APIService) error {
 	// Not by an apply, which keeps what an update has set.
 	verified := live.DeepCopy()
 	delete(verified.Annotations, v1alpha1.AnnotationUnverified)
 	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, verified, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
-		return "", fmt.Errorf("take annotation %s off APIService %s: %w", v1alpha1.AnnotationUnverified, live.Name, err)
+		return fmt.Errorf("take annotation %s off APIService %s: %w", v1alpha1.AnnotationUnverified, live.Name, err)
 	}
 	s.registered[live.Name] = verified
 	s.history.streaks.Reset(stateKey{state: adoptionSucceeding, name: live.Name})
@@ -234,7 +156,7 @@ func (r *Reconciler) finishAdoption(ctx context.Context, s *reconcileState, live
 	s.history.streaks.Reset(stateKey{state: previousOwnerFailing, name: live.Name})
 	s.history.adoption.Succeed()
 	s.requeueNow()
-	return "", nil
+	return nil
 }
 
 // confirmAdoption counts requests to an APIService that is not verified yet, and reverts
@@ -247,8 +169,8 @@ func (r *Reconciler) confirmAdoption(ctx context.Context, s *reconcileState, gv 
 		d = r.requestDefect(ctx, s, gv)
 	}
 	failing := streaks.Observe(stateKey{state: adoptionFailing, name: name}, d != nil && d.reason != v1alpha1.ReasonProgressing)
-	if failing.Count < adoptionFailures || failing.Elapsed < adoptionFailures*adoptionRecheck {
-		s.requeueWithin(adoptionRecheck)
+	if failing.Count < adoptionFailures || failing.Elapsed < adoptionFailures*lifecycle.TrialRecheck {
+		s.requeueWithin(lifecycle.TrialRecheck)
 		return false, nil
 	}
 	why := adoption.Failure{Reason: v1alpha1.ReasonAdoptionReverted, Message: fmt.Sprintf(
@@ -294,7 +216,7 @@ func (r *Reconciler) revertAdoption(ctx context.Context, s *reconcileState, gv s
 	}
 	// The requests took seconds, in which the aggregator may have written its condition.
 	now := &apiregistrationv1.APIService{}
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(live), now); err != nil || !isUnverified(now) || !s.ours().PointsToTarget(now) {
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(live), now); err != nil || !lifecycle.IsUnverified(now) || !s.ours().PointsToTarget(now) {
 		return false, client.IgnoreNotFound(err)
 	}
 	if err := r.handBack(ctx, s, now); err != nil {

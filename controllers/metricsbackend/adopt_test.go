@@ -87,17 +87,17 @@ func TestAdoptionIfUnavailableWaits(t *testing.T) {
 		Type: apiregistrationv1.Available, Status: "False", LastTransitionTime: metav1.NewTime(fc.clock.Now()),
 	}}
 	fc.updateStatus(other)
-	fc.clock.Step(adoptionGrace - time.Second)
+	fc.clock.Step(lifecycle.AdoptionGrace - time.Second)
 	for range 3 {
 		result, err := reconcileOnce(t, r)
 		if err != nil || result.RequeueAfter > time.Second {
 			t.Errorf("looks again after %s, error %v", result.RequeueAfter, err)
 		}
 	}
-	// Only then endpointDelay starts.
+	// Only then lifecycle.EndpointDelay starts.
 	fc.clock.Step(time.Second)
 	mustReconcile(t, r)
-	fc.clock.Step(endpointDelay - time.Second)
+	fc.clock.Step(lifecycle.EndpointDelay - time.Second)
 	mustReconcile(t, r)
 	if got := fc.pointsToNow(v1beta1); got != metricsServer {
 		t.Fatalf("v1beta1 points to %s", got)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 )
 
 // fieldManagers apply metrics-server's APIService again and again.
@@ -63,8 +64,8 @@ func (fc *fakeCluster) countWrites(r *Reconciler, ours func() bool, other func(*
 	return writes
 }
 
-// The operator stops after contestLimit writes, names the other manager, and tries again
-// after contestWindow. It takes over once the other manager stops.
+// The operator stops after lifecycle.ContestLimit writes, names the other manager, and tries again
+// after lifecycle.ContestWindow. It takes over once the other manager stops.
 func TestContested(t *testing.T) {
 	t.Parallel()
 	for name, other := range sampled(t, fieldManagers()) {
@@ -74,26 +75,26 @@ func TestContested(t *testing.T) {
 			r := fc.live()
 			other(fc)
 			const rounds = 60
-			if ours := fc.countWritesAgainst(r, other, rounds); ours != contestLimit {
-				t.Errorf("%d writes, want %d", ours, contestLimit)
+			if ours := fc.countWritesAgainst(r, other, rounds); ours != lifecycle.ContestLimit {
+				t.Errorf("%d writes, want %d", ours, lifecycle.ContestLimit)
 			}
 			fc.isContested(t)
-			fc.clock.Step(contestWindow)
+			fc.clock.Step(lifecycle.ContestWindow)
 			if ours := fc.countWritesAgainst(r, other, rounds); ours != 1 {
-				t.Errorf("%d writes in the next %s, want 1", ours, contestWindow)
+				t.Errorf("%d writes in the next %s, want 1", ours, lifecycle.ContestWindow)
 			}
 			fc.isContested(t)
 			fc.wantPointsTo(v1, ourService)
 			// The other manager has stopped, and its APIService is left.
-			fc.clock.Step(contestWindow)
+			fc.clock.Step(lifecycle.ContestWindow)
 			fc.resolveContest(r)
-			fc.clock.Step(contestWindow)
+			fc.clock.Step(lifecycle.ContestWindow)
 			mustReconcile(t, r)
 			mustReconcile(t, r)
 			// A later change is corrected as the first one was.
 			other(fc)
-			if ours := fc.countWritesAgainst(r, other, rounds); ours != contestLimit {
-				t.Errorf("%d writes in a later contest, want %d", ours, contestLimit)
+			if ours := fc.countWritesAgainst(r, other, rounds); ours != lifecycle.ContestLimit {
+				t.Errorf("%d writes in a later contest, want %d", ours, lifecycle.ContestLimit)
 			}
 		})
 	}
@@ -112,8 +113,8 @@ func TestContestedLabel(t *testing.T) {
 		fc.update(live, client.FieldOwner("kubectl"))
 	}
 	// One more for the initial write.
-	if writes := fc.countWrites(r, ours, other, 60); writes != contestLimit+1 {
-		t.Errorf("%d writes, want %d", writes-1, contestLimit)
+	if writes := fc.countWrites(r, ours, other, 60); writes != lifecycle.ContestLimit+1 {
+		t.Errorf("%d writes, want %d", writes-1, lifecycle.ContestLimit)
 	}
 	fc.wantCondition(v1alpha1.ConditionStalled, "", v1alpha1.ReasonContested, `field manager "kubectl"`)
 }
@@ -153,8 +154,8 @@ func TestContestedBesidesTheService(t *testing.T) {
 					live.Labels["app.kubernetes.io/managed-by"] == want.Labels["app.kubernetes.io/managed-by"]
 			}
 			// One more for the initial write.
-			if writes := fc.countWrites(r, ours, func(fc *fakeCluster) { fc.editAPIService(v1, change) }, 60); writes != contestLimit+1 {
-				t.Errorf("%d writes, want %d", writes-1, contestLimit)
+			if writes := fc.countWrites(r, ours, func(fc *fakeCluster) { fc.editAPIService(v1, change) }, 60); writes != lifecycle.ContestLimit+1 {
+				t.Errorf("%d writes, want %d", writes-1, lifecycle.ContestLimit)
 			}
 			fc.wantCondition(v1alpha1.ConditionStalled, "", v1alpha1.ReasonContested, `field manager "kubectl-edit" keeps changing it back, so`)
 		})
@@ -228,36 +229,18 @@ func TestEditIsCorrected(t *testing.T) {
 	}
 }
 
-// Writes are counted by manager and within contestWindow.
-func TestContestAllowsWrites(t *testing.T) {
+// A new process continues the pause of the status, until the spec changes.
+func TestContestAfterRestart(t *testing.T) {
 	t.Parallel()
-	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
-	s := &reconcileState{backend: newBackend(), history: &history{contests: contests{}}}
+	s := &reconcileState{backend: newBackend(), now: time.Unix(1, 0), history: &history{contests: map[string]*lifecycle.Contest{}}}
 	s.backend.Generation = 1
-	c := s.contest("a")
-	try := func(manager string) bool { return c.allowWrite(manager, now) }
-	for range contestLimit - 1 {
-		if !try("one") {
-			t.Fatal("refused below the limit")
-		}
-	}
-	now = now.Add(contestWindow)
-	for i := range contestLimit {
-		if !try("one") || i == 0 && !try("other") {
-			t.Fatalf("refused write %d in a new window", i)
-		}
-	}
-	if try("one") || try("other") {
-		t.Error("allowed after the contest was lost")
-	}
 	s.storedStatus.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Reason: v1alpha1.ReasonContested, ObservedGeneration: 1}}
-	s.now, s.history = now, &history{contests: contests{}}
-	if s.contest("a").allowWrite("one", now) {
-		t.Error("allowed by a new process")
+	if !s.contest("a").Paused(s.now) {
+		t.Error("written by a new process")
 	}
 	s.backend.Generation = 2
-	if !s.contest("a").allowWrite("one", now) {
-		t.Error("refused after the spec changed")
+	if s.contest("a").Paused(s.now) {
+		t.Error("paused after the spec changed")
 	}
 }
 

@@ -210,7 +210,7 @@ func (r *Reconciler) admission(ctx context.Context, s *reconcileState) ([]manife
 // external metrics. It applies no ExternalMetricsPolicies.
 func (s *reconcileState) othersServeExternal() bool {
 	return slices.ContainsFunc(s.versions.desired, func(gv schema.GroupVersion) bool {
-		other := s.versions.foreign[apiServiceName(gv)]
+		other := s.others[apiServiceName(gv)]
 		return isExternal(gv) && other != nil && other.Labels[v1alpha1.LabelBackend] == ""
 	})
 }

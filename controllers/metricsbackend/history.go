@@ -8,6 +8,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/adoption"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/certificates"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 	"github.com/metricsbackend/metrics-backend-operator/internal/debounce"
 )
 
@@ -16,7 +17,7 @@ import (
 type history struct {
 	streaks      *debounce.Tracker[stateKey]
 	certificates *debounce.Tracker[certificates.StateKey]
-	contests     contests
+	contests     map[string]*lifecycle.Contest
 	// adoption is of the checks before an APIService is adopted.
 	adoption adoption.State
 	// reported is what this operator, which another one excludes, wrote about that, at
@@ -84,7 +85,7 @@ const (
 // history returns what is remembered of a backend.
 func (r *Reconciler) history(backend string) *history {
 	h, _ := r.histories.LoadOrStore(backend, &history{
-		streaks: debounce.New[stateKey](r.Clock), certificates: debounce.New[certificates.StateKey](r.Clock), contests: contests{},
+		streaks: debounce.New[stateKey](r.Clock), certificates: debounce.New[certificates.StateKey](r.Clock), contests: map[string]*lifecycle.Contest{},
 	})
 	return h.(*history)
 }
@@ -116,15 +117,9 @@ const (
 	// messageGrace is how long a message stays in the status when only its text changes:
 	// text from other programs may differ with each failure.
 	messageGrace = 5 * time.Minute
-	// adoptionGrace is for an APIService that spec.adoption IfUnavailable takes over: a
-	// pod of its implementation may be restarting.
-	adoptionGrace = time.Minute
-	// adoptionTrial is how long requests through kube-apiserver must have succeeded
-	// before an adoption is final, and adoptionFailures how many must fail in a row
-	// before it is reverted. They are sent every adoptionRecheck, and fail after
-	// adoptionTimeout: where packets are dropped, clients wait as long each time.
-	adoptionTrial    = 15 * time.Second
-	adoptionRecheck  = 2 * time.Second
+	// adoptionFailures is how many requests to an APIService on trial must fail in a row
+	// before the adoption is reverted. They fail after adoptionTimeout: where packets are
+	// dropped, clients wait as long each time.
 	adoptionTimeout  = 5 * time.Second
 	adoptionFailures = 3
 	// successorTimeout is how long a deleted backend keeps its APIServices for another
@@ -151,7 +146,3 @@ const (
 	// recoveryTimeAlone replaces it while clients have no other version to use.
 	recoveryTimeAlone = 30 * time.Second
 )
-
-// endpointDelay is how long a Service must have been ready before an APIService moves to
-// it: kube-proxy may learn of endpoints after the operator.
-const endpointDelay = 10 * time.Second

@@ -116,7 +116,7 @@ func TestMoveToServing(t *testing.T) {
 	}
 }
 
-// Each move waits for endpointDelay from its own start, however often the APIService was
+// Each move waits for lifecycle.EndpointDelay from its own start, however often the APIService was
 // moved before.
 func TestEachMoveWaits(t *testing.T) {
 	t.Parallel()
@@ -133,7 +133,7 @@ func TestEachMoveWaits(t *testing.T) {
 	moveToExisting(fc)
 	mustReconcile(t, r)
 	mustReconcile(t, r)
-	fc.clock.Step(endpointDelay - time.Second)
+	fc.clock.Step(lifecycle.EndpointDelay - time.Second)
 	mustReconcile(t, r)
 	if got := fc.pointsToNow(v1beta1); got != ourService {
 		t.Fatalf("v1beta1 points to %s before the delay is over", got)

@@ -4,17 +4,18 @@
 package metricsbackend
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 )
 
 // checkOwnership looks for objects of other owners before the first write, so that
@@ -25,11 +26,14 @@ func (r *Reconciler) checkOwnership(ctx context.Context, s *reconcileState) erro
 		if live := s.registered[apiServiceName(gv)]; live != nil && s.ours().HasLabel(live) {
 			continue
 		}
-		live, err := r.findAPIService(ctx, s, gv)
-		if err != nil {
+		v := s.version(gv)
+		v.NotServed = "no pod was asked yet"
+		if err := r.readVersion(ctx, s, v); err != nil {
 			return err
 		}
-		s.versions.foreign[apiServiceName(gv)] = live
+		if d, err := r.decide(ctx, s, v); err != nil || d.Blocks {
+			return cmp.Or(err, error(&stalledError{d.Reason, d.Waits}))
+		}
 	}
 	wanted := []manifests.Object{manifests.GuestServiceAccount(s.serving)}
 	if s.deploys() {
@@ -44,58 +48,6 @@ func (r *Reconciler) checkOwnership(ctx context.Context, s *reconcileState) erro
 		if err := r.applier.Check(ctx, s.backend.Name, object); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// findAPIService returns the APIService of a version by a live read, or nil. It adds a
-// conflict if this backend cannot have it yet, and fails if this backend cannot have it
-// at all, so that nothing else is changed either.
-func (r *Reconciler) findAPIService(ctx context.Context, s *reconcileState, gv schema.GroupVersion) (*apiregistrationv1.APIService, error) {
-	name := apiServiceName(gv)
-	service := &apiregistrationv1.APIService{}
-	err := r.Live.Get(ctx, client.ObjectKey{Name: name}, service)
-	switch {
-	case apierrors.IsNotFound(err):
-		delete(s.history.contests, name)
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("get APIService %s: %w", name, err)
-	}
-	switch holder := service.Labels[v1alpha1.LabelBackend]; {
-	case holder == s.backend.Name:
-		return service, nil
-	case holder != "":
-		return service, r.checkBackend(ctx, s, gv, holder)
-	case s.ours().PointsToPods(service):
-		return nil, newStalledError(v1alpha1.ReasonNotOwned,
-			"APIService %s points to this backend's Service, but lacks the label that makes it ours: put it back (kubectl label apiservice %s %s=%s)",
-			name, name, v1alpha1.LabelBackend, s.backend.Name)
-	case service.Spec.Service == nil:
-		return nil, newStalledError(v1alpha1.ReasonNotOwned,
-			"APIService %s is served by kube-apiserver itself: take version %s out of %s", name, gv.Version, versionsField(gv))
-	}
-	return service, s.mayAdopt(gv, service)
-}
-
-// checkBackend adds a conflict for a version of another MetricsBackend, unless that is
-// being deleted, and waits for a successor.
-func (r *Reconciler) checkBackend(ctx context.Context, s *reconcileState, gv schema.GroupVersion, holder string) error {
-	var other v1alpha1.MetricsBackend
-	err := r.Live.Get(ctx, client.ObjectKey{Name: holder}, &other)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("get MetricsBackend %s: %w", holder, err)
-	}
-	name := apiServiceName(gv)
-	switch {
-	case apierrors.IsNotFound(err):
-		s.addConflict(gv, v1alpha1.ReasonNotOwned,
-			"APIService %s belongs to MetricsBackend %q, which does not exist: delete it (kubectl delete apiservice %s), and it is registered again",
-			name, holder, name)
-	case other.DeletionTimestamp == nil:
-		s.addConflict(gv, v1alpha1.ReasonNotOwned,
-			"APIService %s belongs to MetricsBackend %q: it is taken over once that MetricsBackend is deleted or no longer names the version",
-			name, holder)
 	}
 	return nil
 }
@@ -143,4 +95,20 @@ func (s *reconcileState) reportConflicts() {
 			s.setVersionState(c.gv, v1alpha1.APIServicePending, c.message)
 		}
 	}
+}
+
+// observeHolder reads the MetricsBackend that the label of an APIService names.
+func (r *Reconciler) observeHolder(ctx context.Context, v *lifecycle.Version) error {
+	var other v1alpha1.MetricsBackend
+	name, holder := v.Live.Labels[v1alpha1.LabelBackend], lifecycle.HolderStays
+	switch err := r.Live.Get(ctx, client.ObjectKey{Name: name}, &other); {
+	case apierrors.IsNotFound(err):
+		holder = lifecycle.HolderMissing
+	case err != nil:
+		return fmt.Errorf("get MetricsBackend %s: %w", name, err)
+	case other.DeletionTimestamp != nil:
+		holder = lifecycle.HolderGoes
+	}
+	v.Holder = &holder
+	return nil
 }

@@ -61,7 +61,7 @@ func (s *reconcileState) movesFirst() []schema.GroupVersion {
 func (s *reconcileState) pointsElsewhere(gv schema.GroupVersion) bool {
 	name := apiServiceName(gv)
 	live := s.registered[name]
-	return s.versions.foreign[name] != nil || live != nil && !s.ours().PointsToTarget(live)
+	return s.others[name] != nil || live != nil && !s.ours().PointsToTarget(live)
 }
 
 // registrationResult is the outcome for each version, by APIService name.
@@ -73,158 +73,188 @@ type registrationResult struct {
 
 func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv schema.GroupVersion, result *registrationResult) error {
 	name := apiServiceName(gv)
-	live := s.registered[name]
-	upToDate := live != nil && s.ours().PointsToTarget(live)
-	wait := func(why string) {
-		if live == nil {
-			s.setVersionState(gv, v1alpha1.APIServicePending, why)
-		}
-		result.pending = append(result.pending, name+" ("+why+")")
-	}
 	if s.apiServices[name].State == v1alpha1.APIServiceRetiring {
 		result.pending = append(result.pending, name+" ("+s.apiServices[name].Message+")")
 		return nil
 	}
-	if notServing := s.notOffered(gv); notServing != "" {
-		s.setVersionState(gv, v1alpha1.APIServicePending, notServing)
-		result.notOffered = append(result.notOffered, name+" ("+notServing+")")
-		return nil
-	}
-	why := s.waitReason(gv)
-	conflict := s.conflict(name)
-	if why != "" || upToDate || conflict != nil {
-		// The next move starts its own delay.
-		s.history.streaks.ResetFunc(func(key stateKey) bool { return key.state == targetReady && key.name == name })
-	}
-	switch {
-	case upToDate && s.outcome.blocked:
-		result.registered = append(result.registered, name)
-		return nil
-	case conflict != nil:
-		wait(conflict.message)
-		return nil
-	case s.outcome.blocked:
-		wait("waits until the backend is no longer blocked")
-		return nil
-	case !upToDate && why != "":
-		wait(why)
-		return nil
-	}
-	why, err := r.ensureRegistered(ctx, s, gv, live, &result.moving)
+	v := s.version(gv)
+	s.observeServers(v)
+	v.OtherMoves = result.moving
+	d, err := r.advanceRegistration(ctx, s, v)
 	switch {
 	case err != nil:
 		return err
-	case why != "":
-		wait(why)
-	default:
+	case d.Blocks:
+		return &stalledError{d.Reason, d.Waits}
+	}
+	if d.Moves {
+		result.moving = name
+	}
+	switch {
+	case d.Waits == "":
 		result.registered = append(result.registered, name)
+		return nil
+	case v.LeftOut != "":
+		result.notOffered = append(result.notOffered, name+" ("+d.Waits+")")
+	default:
+		result.pending = append(result.pending, name+" ("+d.Waits+")")
+	}
+	if s.registered[name] == nil {
+		s.setVersionState(gv, v1alpha1.APIServicePending, d.Waits)
 	}
 	return nil
 }
 
-// ensureRegistered points the version's APIService at the target and returns what it is
-// waiting for, or "". New registrations wait while moving names an APIService.
-func (r *Reconciler) ensureRegistered(ctx context.Context, s *reconcileState, gv schema.GroupVersion, live *apiregistrationv1.APIService, moving *string) (string, error) {
+// version returns what is known of a version that the spec names.
+func (s *reconcileState) version(gv schema.GroupVersion) *lifecycle.Version {
 	name := apiServiceName(gv)
-	if live == nil || !s.ours().HasLabel(live) {
-		// Another owner may have registered it since the ownership check.
-		var err error
-		if live, err = r.findAPIService(ctx, s, gv); err != nil {
-			return "", err
+	v := &lifecycle.Version{
+		GV: gv, Name: name, Ours: s.ours(), Now: s.now, Field: versionsField(gv), Adoption: s.spec.Adoption,
+		Blocked: s.outcome.blocked, Shared: s.sharedGroups.Has(gv.Group), Paused: s.pausedAdoption(),
+		Succeeding: s.history.streaks.Get(stateKey{state: adoptionSucceeding, name: name}).Elapsed,
+		OtherNotOwned: find(s.versions.conflicts, func(c versionConflict) bool {
+			return c.gv != gv && c.gv.Group == gv.Group && c.reason == v1alpha1.ReasonNotOwned
+		}).message,
+	}
+	for _, other := range s.registeredNames() {
+		if known, ok := versionOf(other); ok && known.Group == gv.Group && known != gv && lifecycle.IsUnverified(s.registered[other]) {
+			v.OtherTrial = other
 		}
 	}
 	if c := s.conflict(name); c != nil {
-		return c.message, nil
+		v.Conflict = c.message
 	}
+	live := s.registered[name]
 	if live == nil {
-		return r.create(ctx, s, gv, *moving)
+		live = s.others[name]
 	}
-	target := s.target()
-	manager, contested := s.conflictingManager(live, target)
-	if contested && s.contest(name).paused(s.now) {
-		return s.addContested(gv, live, manager), nil
-	}
-	if s.replacesOther(live) {
-		if why := s.pausedAdoption(gv); why != "" {
-			*moving = name
-			return why, nil
-		}
-	}
-	moves := s.moves(live)
-	if moves && !s.waited(stateKey{targetReady, name, target.String()}, endpointDelay) {
-		*moving = name
-		return fmt.Sprintf("points to %s until Service %s has been ready for %s", lifecycle.DescribeTarget(live), target, endpointDelay), nil
-	}
-	if s.replacesOther(live) {
-		if why, err := r.checkAdoption(ctx, s, gv); err != nil || why != "" {
-			*moving = name
-			return why, err
-		}
-	}
-	if contested && !s.contest(name).allowWrite(manager, s.now) {
-		return s.addContested(gv, live, manager), nil
-	}
-	if !contested {
-		s.history.contests.expire(name, s.now)
-	}
-	if !moves && (len(live.Spec.CABundle) == 0 || !target.InsecureSkipTLSVerify) {
-		if err := r.apply(ctx, s, gv, live); err != nil {
-			return "", err
-		}
-		return r.finishAdoption(ctx, s, live)
-	}
-	if err := r.adoptAPIService(ctx, s, gv, live); err != nil {
-		return "", err
-	}
-	*moving = name
-	// Verify the new target at once.
-	s.requeueNow()
-	return "", nil
+	s.setLive(v, live)
+	return v
 }
 
-// create registers a version that has no APIService, and returns what it is waiting for,
-// or "". Beside versions of someone else that is an adoption, too: clients use the best
-// version of a group.
-func (r *Reconciler) create(ctx context.Context, s *reconcileState, gv schema.GroupVersion, moving string) (string, error) {
-	if moving != "" {
-		return fmt.Sprintf("waits until %s answers from Service %s", moving, s.target()), nil
+// setLive sets the APIService of a version, and the contest over it.
+func (s *reconcileState) setLive(v *lifecycle.Version, live *apiregistrationv1.APIService) {
+	v.Live, v.Contest, v.Holder = live, nil, nil
+	if live == nil {
+		return
 	}
-	for _, name := range s.registeredNames() {
-		if known, ok := versionOf(name); ok && known.Group == gv.Group && known != gv && isUnverified(s.registered[name]) {
-			return fmt.Sprintf("waits until %s is verified", name), nil
+	if _, contested := v.Ours.ConflictingManager(live); contested {
+		v.Contest = s.contest(v.Name)
+	}
+}
+
+// observeServers sets what a version waits for until its servers serve it, and since when they do.
+func (s *reconcileState) observeServers(v *lifecycle.Version) {
+	v.LeftOut, v.NotServed = s.notOffered(v.GV), s.waitReason(v.GV)
+	moves := v.Live != nil && !(v.Ours.HasLabel(v.Live) && v.Ours.PointsToTarget(v.Live))
+	if !moves || v.NotServed != "" || v.Conflict != "" {
+		// The next move starts its own delay.
+		s.history.streaks.ResetFunc(func(key stateKey) bool { return key.state == targetReady && key.name == v.Name })
+		return
+	}
+	v.Served = s.history.streaks.Observe(stateKey{targetReady, v.Name, v.Ours.Target.String()}, true).Elapsed
+}
+
+// advanceRegistration takes the steps of a version that the spec names, up to one that changes how
+// it is routed, or one that it waits for.
+func (r *Reconciler) advanceRegistration(ctx context.Context, s *reconcileState, v *lifecycle.Version) (lifecycle.Decision, error) {
+	read := false
+	for {
+		d, err := r.decide(ctx, s, v)
+		if err != nil || d.Action == "" {
+			return d, err
+		}
+		if !read && (v.Live == nil || !v.Ours.HasLabel(v.Live)) {
+			// Another owner may have registered it since the reconciliation began.
+			read = true
+			if err := r.readVersion(ctx, s, v); err != nil {
+				return d, err
+			}
+			continue
+		}
+		if err := r.write(ctx, s, v, d); err != nil {
+			return d, err
+		}
+		if d.Action != lifecycle.Apply {
+			return d, nil
+		}
+		v.Applied = true
+	}
+}
+
+// readVersion reads the APIService of a version that the spec names.
+func (r *Reconciler) readVersion(ctx context.Context, s *reconcileState, v *lifecycle.Version) error {
+	if err := r.readAPIService(ctx, v); err != nil {
+		return err
+	}
+	if v.Live == nil {
+		delete(s.history.contests, v.Name)
+	}
+	s.setLive(v, v.Live)
+	return nil
+}
+
+// decide returns what happens to a version that the spec names, with the observations that it
+// needs, and adds its conflict.
+func (r *Reconciler) decide(ctx context.Context, s *reconcileState, v *lifecycle.Version) (lifecycle.Decision, error) {
+	d := lifecycle.Decide(v)
+	for ; d.Needs != ""; d = lifecycle.Decide(v) {
+		if err := r.observeVersion(ctx, s, v, d.Needs); err != nil {
+			return d, err
 		}
 	}
-	if s.sharedGroups.Has(gv.Group) {
-		notOurs := find(s.versions.conflicts, func(c versionConflict) bool { return c.gv.Group == gv.Group && c.reason == v1alpha1.ReasonNotOwned })
-		if notOurs.message != "" {
-			return notOurs.message, nil
-		}
-		if why, err := r.checkAdoption(ctx, s, gv); err != nil || why != "" {
-			return why, err
+	if d.Recheck > 0 {
+		s.requeueWithin(d.Recheck)
+	}
+	if d.Reason != "" && !d.Blocks {
+		s.addConflict(v.GV, d.Reason, "%s", d.Waits)
+	}
+	if d.State == lifecycle.Contested {
+		v.Contest.Stop(s.now)
+	}
+	return d, nil
+}
+
+// write does what was decided about a version that the spec names.
+func (r *Reconciler) write(ctx context.Context, s *reconcileState, v *lifecycle.Version, d lifecycle.Decision) error {
+	if v.Live != nil && d.Action != lifecycle.EndTrial {
+		if manager, contested := v.Ours.ConflictingManager(v.Live); contested {
+			v.Contest.Count(manager, s.now)
+		} else if c := s.history.contests[v.Name]; c != nil && c.Over(s.now) {
+			delete(s.history.contests, v.Name)
 		}
 	}
-	klog.FromContext(ctx).Info("Registering APIService", "apiService", apiServiceName(gv))
-	s.startTrial(apiServiceName(gv))
-	return "", r.apply(ctx, s, gv, nil)
+	switch d.Action {
+	case lifecycle.Register:
+		klog.FromContext(ctx).Info("Registering APIService", "apiService", v.Name)
+		s.startTrial(v.Name)
+		return r.apply(ctx, s, v, d.State == lifecycle.Trial)
+	case lifecycle.Apply:
+		return r.apply(ctx, s, v, lifecycle.IsUnverified(v.Live))
+	case lifecycle.Move:
+		return r.adoptAPIService(ctx, s, v, d)
+	case lifecycle.EndTrial:
+		return r.endTrial(ctx, s, v.Live)
+	}
+	return nil
 }
 
 // apply registers the version, or corrects its registration.
-func (r *Reconciler) apply(ctx context.Context, s *reconcileState, gv schema.GroupVersion, live *apiregistrationv1.APIService) error {
-	desired := manifests.APIService(s.serving, gv, s.target())
+func (r *Reconciler) apply(ctx context.Context, s *reconcileState, v *lifecycle.Version, unverified bool) error {
+	desired := manifests.APIService(s.serving, v.GV, v.Ours.Target)
 	record := ""
-	if live != nil {
-		record = live.Annotations[v1alpha1.AnnotationPreviousOwner]
+	if v.Live != nil {
+		record = v.Live.Annotations[v1alpha1.AnnotationPreviousOwner]
 	}
-	unverified := live == nil && s.deploys() && s.sharedGroups.Has(gv.Group) || live != nil && isUnverified(live)
 	desired.WithAnnotations(annotations(record, unverified))
 	if _, err := r.applier.Apply(ctx, s.backend.Name, desired); err != nil {
 		return err
 	}
-	if live == nil {
+	if v.Live == nil {
 		// The next pass probes the pods again: a mismatch retires the version.
-		target := s.target()
-		s.registered[apiServiceName(gv)] = &apiregistrationv1.APIService{
-			ObjectMeta: metav1.ObjectMeta{Name: apiServiceName(gv)},
+		target := v.Ours.Target
+		s.registered[v.Name] = &apiregistrationv1.APIService{
+			ObjectMeta: metav1.ObjectMeta{Name: v.Name},
 			Spec: apiregistrationv1.APIServiceSpec{Service: &apiregistrationv1.ServiceReference{
 				Namespace: target.Namespace, Name: target.Name, Port: &target.Port,
 			}},

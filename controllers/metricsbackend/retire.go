@@ -122,7 +122,7 @@ func (s *reconcileState) waitRetiring(state string) error {
 func (r *Reconciler) retireVersions(ctx context.Context, s *reconcileState, names []string) (waits string, err error) {
 	var written []*lifecycle.Version
 	for _, name := range names {
-		v := &lifecycle.Version{Name: name, Ours: s.ours()}
+		v := &lifecycle.Version{Name: name, Ours: s.ours(), Retires: true}
 		needs, waits, err := r.advance(ctx, s, v)
 		if err != nil || waits != "" {
 			return waits, err
@@ -190,6 +190,10 @@ func (r *Reconciler) observeVersion(ctx context.Context, s *reconcileState, v *l
 		return err
 	case lifecycle.NeedPreviousOwner:
 		v.Previous = r.observePreviousOwner(ctx, s, v)
+	case lifecycle.NeedHolder:
+		return r.observeHolder(ctx, v)
+	case lifecycle.NeedReach:
+		return r.observeReach(ctx, s, v)
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func (r *Reconciler) retireAllOnce(ctx context.Context) error {
 			if !s.ours().PointsToPods(s.registered[name]) {
 				continue // its target stays
 			}
-			_, waits, err := r.advance(ctx, s, &lifecycle.Version{Name: name, Ours: s.ours(), Successor: new(string)})
+			_, waits, err := r.advance(ctx, s, &lifecycle.Version{Name: name, Ours: s.ours(), Retires: true, Successor: new(string)})
 			switch {
 			case err != nil:
 				errs = append(errs, err)

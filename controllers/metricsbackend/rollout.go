@@ -190,7 +190,7 @@ func (s *reconcileState) isGroupServedElsewhere(gv schema.GroupVersion) bool {
 			return true
 		}
 	}
-	return s.versions.foreign[apiServiceName(gv)] != nil || slices.ContainsFunc(s.excluded(), ofGroup)
+	return slices.ContainsFunc(s.excluded(), ofGroup)
 }
 
 // readyPodsServe reports whether a ready pod answers requests for the version, each ready

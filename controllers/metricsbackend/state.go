@@ -75,8 +75,6 @@ type versionDecisions struct {
 	// kept are registered versions that the spec no longer names and that stay for their
 	// clients, by APIService name; false until pods reported their clients.
 	kept map[string]bool
-	// foreign are APIServices of desired versions that have other owners, by name.
-	foreign map[string]*apiregistrationv1.APIService
 }
 
 // rolloutState is of deploy and rollout.
@@ -129,7 +127,7 @@ func (r *Reconciler) newState(cached *v1alpha1.MetricsBackend) *reconcileState {
 		history:      r.history(backend.Name),
 		apiServices:  map[string]v1alpha1.APIServiceStatus{},
 		versions: versionDecisions{
-			desired: desiredVersions(spec), kept: map[string]bool{}, foreign: map[string]*apiregistrationv1.APIService{},
+			desired: desiredVersions(spec), kept: map[string]bool{},
 		},
 		probed: probeState{recovering: map[schema.GroupVersion]string{}},
 		serving: manifests.Serving{

@@ -22,6 +22,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/adoption"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 )
 
 // besideMetricsServer has metrics-server with its APIService, and a backend that may take
@@ -348,7 +349,7 @@ func TestDeletionAfterAdoptionWithoutToken(t *testing.T) {
 				return asked > 1
 			})
 			fc.blocked = false
-			fc.reconcileUntil(r, func() bool { return fc.isReady() && !isUnverified(fc.apiService(v1beta1)) })
+			fc.reconcileUntil(r, func() bool { return fc.isReady() && !lifecycle.IsUnverified(fc.apiService(v1beta1)) })
 			fc.clock.Step(time.Hour)
 			fc.delete(fc.backend())
 			mustReconcile(t, r)

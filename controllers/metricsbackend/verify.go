@@ -41,7 +41,7 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 		if d == nil {
 			d = absent[gv]
 		}
-		if isUnverified(live) && !retiring && s.ours().PointsToTarget(live) {
+		if lifecycle.IsUnverified(live) && !retiring && s.ours().PointsToTarget(live) {
 			switch reverted, err := r.confirmAdoption(ctx, s, gv, live, d); {
 			case err != nil:
 				return err
@@ -120,7 +120,7 @@ func (r *Reconciler) findDefect(ctx context.Context, s *reconcileState, gv schem
 
 // requestDefect returns why a request through kube-apiserver fails, or nil.
 func (r *Reconciler) requestDefect(ctx context.Context, s *reconcileState, gv schema.GroupVersion) *defect {
-	if live := s.registered[apiServiceName(gv)]; live != nil && isUnverified(live) {
+	if live := s.registered[apiServiceName(gv)]; live != nil && lifecycle.IsUnverified(live) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, adoptionTimeout)
 		defer cancel()

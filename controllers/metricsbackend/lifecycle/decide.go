@@ -3,10 +3,28 @@
 
 package lifecycle
 
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
 // State is the state of a version.
 type State string
 
 const (
+	// Pending: there is no APIService, or one of someone else that is not taken over yet.
+	Pending State = "Pending"
+	// Canary: it is being checked whether every kube-apiserver reaches our pods.
+	Canary State = "Canary"
+	// Moving: the APIService is about to point to another Service, which becomes ours.
+	Moving State = "Moving"
+	// Trial: the APIService was taken over, and requests have not yet succeeded for long enough.
+	Trial State = "Trial"
+	// Registered: the APIService is ours and points to the target.
+	Registered State = "Registered"
+	// Contested: another field manager keeps changing the APIService back.
+	Contested State = "Contested"
 	// Retiring: the APIService is deleted, and the version leaves discovery.
 	Retiring State = "Retiring"
 	// Restoring: the APIService was adopted, and is handed back to its previous owner.
@@ -19,6 +37,14 @@ const (
 type Action string
 
 const (
+	// Register creates the APIService.
+	Register Action = "Register"
+	// Move points the APIService to the target, and makes it ours, in one write.
+	Move Action = "Move"
+	// Apply corrects our APIService, if it differs from what we want.
+	Apply Action = "Apply"
+	// EndTrial makes a takeover final.
+	EndTrial Action = "EndTrial"
 	// Delete deletes the APIService.
 	Delete Action = "Delete"
 	// HandBack restores the recorded state of the previous owner.
@@ -31,6 +57,10 @@ const (
 type Need string
 
 const (
+	// NeedHolder: the MetricsBackend that the APIService's label names.
+	NeedHolder Need = "Holder"
+	// NeedReach: whether every kube-apiserver reaches our pods, by the canary API.
+	NeedReach Need = "Reach"
 	// NeedSuccessor: another MetricsBackend that is ready to take the version over.
 	NeedSuccessor Need = "Successor"
 	// NeedDiscovery: the discovery of each kube-apiserver.
@@ -48,19 +78,26 @@ type Decision struct {
 	Needs Need
 	// Action is to be done now, or empty. The version is read again after it.
 	Action Action
-	// Waits is what the version waits for, or empty.
-	Waits string
+	// Waits is what the version waits for, or empty. Reason says that it is a conflict with someone
+	// else, or empty; Blocks, that nothing else of the MetricsBackend changes meanwhile.
+	Waits, Reason string
+	Blocks        bool
+	// Moves says that the APIService moves, or is about to: no other version is registered meanwhile.
+	Moves bool
+	// Recheck is when to decide again, if nothing changes before; or 0.
+	Recheck time.Duration
 	// Event is the reason of a warning that the action deserves, and Note its text; or empty.
 	Event, Note string
 }
 
 // Transition is a row of the table: what happens to a version in a state.
 type Transition struct {
-	From State
+	From []State
 	// On is what was observed. The first transition of a state that applies is taken.
 	On string
 	// Do is the action, or empty if the version waits, or is done.
 	Do Action
+	// To is the state after it, or empty if that stays.
 	To State
 	// Event is the reason of a warning, or empty.
 	Event string
@@ -72,21 +109,25 @@ type Transition struct {
 	holds func(*Version) bool
 	// text is what the version waits for or, with an action, the text of the event; or nil.
 	text func(*Version) string
+	// reason is that of a conflict, see Decision; or nil. blocks, moves and recheck are those of the Decision.
+	reason        func(*Version) string
+	blocks, moves bool
+	recheck       func(*Version) time.Duration
 }
 
 // Decide returns what happens to the version next, by the first of the transitions that applies.
 func Decide(v *Version) Decision {
 	state := v.state()
-	for _, t := range Transitions() {
+	for _, t := range transitions {
 		switch {
-		case t.From != state || !t.when(v):
+		case !slices.Contains(t.From, state) || !t.when(v):
 			continue
 		case !v.knows(t.needs):
 			return Decision{State: state, Needs: t.needs}
 		case t.holds != nil && !t.holds(v):
 			continue
 		}
-		d := Decision{State: t.To, Action: t.Do, Event: t.Event}
+		d := Decision{State: cmp.Or(t.To, state), Action: t.Do, Event: t.Event, Blocks: t.blocks, Moves: t.moves}
 		switch {
 		case t.text == nil:
 		case t.Do == "":
@@ -94,10 +135,18 @@ func Decide(v *Version) Decision {
 		default:
 			d.Note = t.text(v)
 		}
+		if t.reason != nil {
+			d.Reason = t.reason(v)
+		}
+		if t.recheck != nil {
+			d.Recheck = t.recheck(v)
+		}
 		return d
 	}
 	return Decision{State: state}
 }
 
+var transitions = slices.Concat(registering, retiring)
+
 // Transitions returns the table, in the order in which it is tried.
-func Transitions() []Transition { return retiring }
+func Transitions() []Transition { return slices.Clone(transitions) }

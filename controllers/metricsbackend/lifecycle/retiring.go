@@ -18,46 +18,46 @@ const PreviousOwnerGrace = 30 * time.Second
 // status, or the MetricsBackend is being deleted.
 var retiring = []Transition{
 	{
-		From: Retiring, On: "another MetricsBackend is ready to take the version over, less than 30 s after the deletion of this one",
+		From: []State{Retiring}, On: "another MetricsBackend is ready to take the version over, less than 30 s after the deletion of this one",
 		when: (*Version).isOurs, needs: NeedSuccessor, holds: func(v *Version) bool { return *v.Successor != "" },
 		To: Retiring, text: func(v *Version) string {
 			return fmt.Sprintf("APIService %s is about to be taken over by MetricsBackend %q", v.Name, *v.Successor)
 		},
 	},
 	{
-		From: Retiring, On: "there is no APIService, and a kube-apiserver lists the version in its discovery, or cannot be asked for less than 90 s",
+		From: []State{Retiring}, On: "there is no APIService, and a kube-apiserver lists the version in its discovery, or cannot be asked for less than 90 s",
 		when: (*Version).isAbsent, needs: NeedDiscovery, holds: func(v *Version) bool { return *v.Discovery != "" },
 		To: Retiring, text: func(v *Version) string { return *v.Discovery },
 	},
-	{From: Retiring, On: "there is no APIService", when: (*Version).isAbsent, To: Gone},
+	{From: []State{Retiring}, On: "there is no APIService", when: (*Version).isAbsent, To: Gone},
 	{
-		From: Retiring, On: "the APIService is not ours, and a kube-apiserver may still route to our pods",
+		From: []State{Retiring}, On: "the APIService is not ours, and a kube-apiserver may still route to our pods",
 		when: (*Version).isOthers, needs: NeedRouting, holds: func(v *Version) bool { return *v.Routing != "" },
 		To: Retiring, text: func(v *Version) string { return *v.Routing },
 	},
-	{From: Retiring, On: "the APIService is not ours", when: (*Version).isOthers, To: Gone},
+	{From: []State{Retiring}, On: "the APIService is not ours", when: (*Version).isOthers, To: Gone},
 	{
-		From: Retiring, On: "a finalizer holds the deleted APIService",
+		From: []State{Retiring}, On: "a finalizer holds the deleted APIService",
 		when: (*Version).isHeld, To: Retiring, text: func(v *Version) string {
 			return fmt.Sprintf("APIService %s still exists: something holds it with a finalizer", v.Name)
 		},
 	},
-	{From: Retiring, On: "another field manager has pointed the APIService to another Service", when: (*Version).isRepointed, Do: Disown, To: Retiring},
-	{From: Retiring, On: "the APIService is ours, and has no record of a previous owner", when: always, Do: Delete, To: Retiring},
+	{From: []State{Retiring}, On: "another field manager has pointed the APIService to another Service", when: (*Version).isRepointed, Do: Disown, To: Retiring},
+	{From: []State{Retiring}, On: "the APIService is ours, and has no record of a previous owner", when: always, Do: Delete, To: Retiring},
 
 	{
-		From: Restoring, On: "the record cannot be used, or kube-apiserver forbids to restore it",
+		From: []State{Restoring}, On: "the record cannot be used, or kube-apiserver forbids to restore it",
 		when: func(v *Version) bool { return v.recordProblem() != nil }, Do: Delete, Event: "HandBackImpossible", To: Retiring,
 		text: func(v *Version) string {
 			return fmt.Sprintf("APIService %s is deleted, not handed back: %v", v.Name, v.recordProblem())
 		},
 	},
 	{
-		From: Restoring, On: "the previous owner serves the version",
+		From: []State{Restoring}, On: "the previous owner serves the version",
 		when: always, needs: NeedPreviousOwner, holds: func(v *Version) bool { return v.Previous.Problem == "" }, Do: HandBack, To: Retiring,
 	},
 	{
-		From: Restoring, On: "the previous owner has failed for less than 30 s",
+		From: []State{Restoring}, On: "the previous owner has failed for less than 30 s",
 		when: func(v *Version) bool { return v.Previous.Transient && v.Previous.Failing < PreviousOwnerGrace }, To: Restoring,
 		text: func(v *Version) string {
 			return fmt.Sprintf("APIService %s still exists: this waits up to %s for Service %s, to which it is handed back: %s",
@@ -65,7 +65,7 @@ var retiring = []Transition{
 		},
 	},
 	{
-		From: Restoring, On: "the previous owner fails",
+		From: []State{Restoring}, On: "the previous owner fails",
 		when: always, Do: Delete, Event: "PreviousOwnerSilent", To: Retiring, text: func(v *Version) string {
 			return fmt.Sprintf("APIService %s is deleted, not handed back to Service %s: %s", v.Name, v.Recorded().Target(), v.Previous.Problem)
 		},

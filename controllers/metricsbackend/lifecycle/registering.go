@@ -1,0 +1,239 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"fmt"
+	"time"
+
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+const (
+	// EndpointDelay is how long a Service must have been ready before an APIService moves to it:
+	// kube-proxy may learn of endpoints after the operator.
+	EndpointDelay = 10 * time.Second
+	// AdoptionGrace is for an APIService that spec.adoption IfUnavailable takes over: a pod of its
+	// implementation may be restarting.
+	AdoptionGrace = time.Minute
+	// TrialTime is how long requests through kube-apiserver must have succeeded before an adoption is
+	// final. They are sent every TrialRecheck.
+	TrialTime    = 15 * time.Second
+	TrialRecheck = 2 * time.Second
+)
+
+var (
+	registered = []State{Registered, Trial}
+	existing   = []State{Moving, Registered, Trial}
+	all        = []State{Pending, Moving, Registered, Trial}
+)
+
+// registering are the transitions of a version that the spec names, and that is not retiring.
+var registering = []Transition{
+	// Conflicts with others.
+	{
+		From: all, On: "an earlier step has found a conflict",
+		when: func(v *Version) bool { return v.Conflict != "" }, text: func(v *Version) string { return v.Conflict },
+	},
+	{
+		From: []State{Moving}, On: "the APIService points to our pods, and lacks our label",
+		when: (*Version).lacksLabel, blocks: true, reason: notOwned, text: func(v *Version) string {
+			return fmt.Sprintf("APIService %s points to this backend's Service, but lacks the label that makes it ours: put it back (kubectl label apiservice %s %s=%s)",
+				v.Name, v.Name, v1alpha1.LabelBackend, v.Ours.Serving.Backend)
+		},
+	},
+	{
+		From: []State{Moving}, On: "the label names a MetricsBackend that does not exist",
+		when: (*Version).isOtherBackends, needs: NeedHolder, holds: func(v *Version) bool { return *v.Holder == HolderMissing },
+		reason: notOwned, text: func(v *Version) string {
+			return fmt.Sprintf("APIService %s belongs to MetricsBackend %q, which does not exist: delete it (kubectl delete apiservice %s), and it is registered again",
+				v.Name, v.holder(), v.Name)
+		},
+	},
+	{
+		From: []State{Moving}, On: "the label names another MetricsBackend, which is not being deleted",
+		when: (*Version).isOtherBackends, needs: NeedHolder, holds: func(v *Version) bool { return *v.Holder == HolderStays },
+		reason: notOwned, text: func(v *Version) string {
+			return fmt.Sprintf("APIService %s belongs to MetricsBackend %q: it is taken over once that MetricsBackend is deleted or no longer names the version",
+				v.Name, v.holder())
+		},
+	},
+	{
+		From: []State{Moving}, On: "kube-apiserver serves the version itself",
+		when: (*Version).isLocal, blocks: true, reason: notOwned, text: func(v *Version) string {
+			return fmt.Sprintf("APIService %s is served by kube-apiserver itself: take version %s out of %s", v.Name, v.GV.Version, v.Field)
+		},
+	},
+	{
+		From: []State{Moving}, On: "the APIService is someone else's, may not be taken over now, and a takeover has failed before",
+		when: func(v *Version) bool { return v.isRefused() && v.Paused.Message != "" }, reason: (*Version).pauseReason, text: (*Version).pause, recheck: (*Version).pauseLeft,
+	},
+	{
+		From: []State{Moving}, On: "the APIService is someone else's, and spec.adoption is IfUnavailable: it has not been unavailable for a minute",
+		when: func(v *Version) bool { return v.isRefused() && v.Adoption == v1alpha1.AdoptionIfUnavailable }, To: Pending,
+		reason: notOwned, recheck: func(v *Version) time.Duration { return max(0, AdoptionGrace-v.unavailable()) }, text: func(v *Version) string {
+			return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s, and spec.adoption is IfUnavailable: it is taken over once "+
+				"kube-apiserver has reported it unavailable for %s; set spec.adoption: Always to take it over now", v.Name, DescribeTarget(v.Live), AdoptionGrace)
+		},
+	},
+	{
+		From: []State{Moving}, On: "the APIService is someone else's, and spec.adoption is Refuse",
+		when: (*Version).isRefused, To: Pending, blocks: true, reason: notOwned, text: func(v *Version) string {
+			return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s: set spec.adoption to Always to take it over (it is handed back "+
+				"when this MetricsBackend goes), or to IfUnavailable to take it over only if it does not answer; or remove that implementation "+
+				"and its registration (kubectl delete apiservice %s); or take version %s out of %s",
+				v.Name, DescribeTarget(v.Live), v.Name, v.GV.Version, v.Field)
+		},
+	},
+
+	// What serves the version.
+	{From: all, On: "the MetricsBackend is stalled, and the APIService points to the target", when: func(v *Version) bool { return v.Blocked && v.isInPlace() }},
+	{
+		From: []State{Pending}, On: "spec.existing does not serve the version",
+		when: func(v *Version) bool { return v.LeftOut != "" }, text: func(v *Version) string { return v.LeftOut },
+	},
+	{
+		From: []State{Pending, Moving}, On: "the MetricsBackend is stalled",
+		when: func(v *Version) bool { return v.Blocked }, text: func(*Version) string { return "waits until the backend is no longer blocked" },
+	},
+	{
+		From: []State{Pending, Moving}, On: "not all servers serve the version", To: Pending,
+		when: func(v *Version) bool { return v.NotServed != "" && !v.isInPlace() }, text: func(v *Version) string { return v.NotServed },
+	},
+
+	// Writes.
+	{
+		From: existing, On: "another field manager has changed the APIService back three times within six hours",
+		when: (*Version).isContested, To: Contested, reason: func(*Version) string { return v1alpha1.ReasonContested }, text: (*Version).describeContest,
+	},
+	{
+		From: registered, On: "the APIService has a caBundle, and the target is not verified", moves: true,
+		when: func(v *Version) bool {
+			return !v.Applied && len(v.Live.Spec.CABundle) > 0 && v.Ours.Target.InsecureSkipTLSVerify
+		}, Do: Move,
+	},
+	{From: registered, On: "the APIService has not been compared with what we want", when: func(v *Version) bool { return !v.Applied }, Do: Apply},
+	{
+		From: []State{Trial}, On: "requests have succeeded for less than 15 s",
+		when: func(v *Version) bool { return v.Succeeding < TrialTime }, recheck: func(*Version) time.Duration { return TrialRecheck }, text: func(*Version) string {
+			return fmt.Sprintf("taken over, and final once requests through kube-apiserver have succeeded for %s", TrialTime)
+		},
+	},
+	{From: []State{Trial}, On: "requests have succeeded for 15 s", when: always, Do: EndTrial, To: Registered},
+	{From: []State{Registered}, On: "it is as we want it", when: always},
+	{
+		From: []State{Moving}, On: "the APIService points to someone else's implementation, and a takeover has failed before", moves: true,
+		when: (*Version).isPausedMove, reason: (*Version).pauseReason, text: (*Version).pause, recheck: (*Version).pauseLeft,
+	},
+	{
+		From: []State{Moving}, On: "the target has been ready for less than 10 s", moves: true,
+		when: func(v *Version) bool { return v.Served < EndpointDelay }, recheck: func(v *Version) time.Duration { return EndpointDelay - v.Served },
+		text: func(v *Version) string {
+			return fmt.Sprintf("points to %s until Service %s has been ready for %s", DescribeTarget(v.Live), v.Ours.Target, EndpointDelay)
+		},
+	},
+	{
+		From: []State{Moving}, On: "the APIService points to someone else's implementation, and not every kube-apiserver has reached our pods", moves: true,
+		when: func(v *Version) bool { return v.Ours.Deploys && v.ReplacesOther() }, needs: NeedReach, holds: (*Version).isUnreached, To: Canary, text: describeReach, recheck: (*Version).reachRecheck,
+	},
+	{From: []State{Moving}, On: "the APIService is someone else's, or was", when: (*Version).isAdoption, Do: Move, To: Trial, moves: true},
+	{From: []State{Moving}, On: "the APIService is ours, or another MetricsBackend's", when: always, Do: Move, To: Registered, moves: true},
+	{
+		From: []State{Pending}, On: "another version moves first",
+		when: func(v *Version) bool { return v.OtherMoves != "" }, text: func(v *Version) string {
+			return fmt.Sprintf("waits until %s answers from Service %s", v.OtherMoves, v.Ours.Target)
+		},
+	},
+	{
+		From: []State{Pending}, On: "another version of the group is on trial",
+		when: func(v *Version) bool { return v.OtherTrial != "" }, text: func(v *Version) string { return fmt.Sprintf("waits until %s is verified", v.OtherTrial) },
+	},
+	{
+		From: []State{Pending}, On: "another version of the group is someone else's, and may not be taken over",
+		when: func(v *Version) bool { return v.Shared && v.OtherNotOwned != "" }, text: func(v *Version) string { return v.OtherNotOwned },
+	},
+	{
+		From: []State{Pending}, On: "another version of the group is someone else's, and a takeover has failed before",
+		when: (*Version).isPausedMove, reason: (*Version).pauseReason, text: (*Version).pause, recheck: (*Version).pauseLeft,
+	},
+	{
+		From: []State{Pending}, On: "another version of the group is someone else's, and not every kube-apiserver has reached our pods",
+		when: (*Version).isShared, needs: NeedReach, holds: (*Version).isUnreached, To: Canary, text: describeReach, recheck: (*Version).reachRecheck,
+	},
+	{From: []State{Pending}, On: "another version of the group is someone else's", when: (*Version).isShared, Do: Register, To: Trial},
+	{From: []State{Pending}, On: "nobody else serves the group", when: always, Do: Register, To: Registered},
+}
+
+func notOwned(*Version) string { return v1alpha1.ReasonNotOwned }
+
+func (v *Version) pointsToTarget() bool { return v.Live != nil && v.Ours.PointsToTarget(v.Live) }
+
+// isInPlace reports whether the APIService is ours and points to the target.
+func (v *Version) isInPlace() bool { return v.isOurs() && v.pointsToTarget() }
+
+func (v *Version) lacksLabel() bool { return v.holder() == "" && v.Ours.PointsToPods(v.Live) }
+
+// holder returns the MetricsBackend that the APIService's label names, or "".
+func (v *Version) holder() string { return v.Live.Labels[v1alpha1.LabelBackend] }
+
+func (v *Version) isOtherBackends() bool { return v.holder() != "" && !v.Ours.HasLabel(v.Live) }
+
+func (v *Version) isLocal() bool { return v.holder() == "" && v.Live.Spec.Service == nil }
+
+// isRefused reports whether the APIService is someone else's, and spec.adoption keeps it from being taken over now.
+func (v *Version) isRefused() bool {
+	switch {
+	case v.holder() != "" || v.Adoption == v1alpha1.AdoptionAlways:
+		return false
+	case v.Adoption == v1alpha1.AdoptionIfUnavailable:
+		return v.unavailable() < AdoptionGrace
+	}
+	return true
+}
+
+// unavailable returns for how long kube-apiserver has reported the APIService unavailable.
+func (v *Version) unavailable() time.Duration {
+	checked := helper.GetAPIServiceConditionByType(v.Live, apiregistrationv1.Available)
+	if checked == nil || checked.Status != apiregistrationv1.ConditionFalse {
+		return 0
+	}
+	return v.Now.Sub(checked.LastTransitionTime.Time)
+}
+
+// ReplacesOther reports whether the APIService is to move from an implementation that no
+// MetricsBackend deployed: that of someone else, or of a spec.existing.
+func (v *Version) ReplacesOther() bool {
+	return v.state() == Moving && !v.Ours.PointsToPods(v.Live) && !PointsToLabelled(v.Live)
+}
+
+// isAdoption reports whether the APIService, which moves, is or was someone else's.
+func (v *Version) isAdoption() bool {
+	_, recorded := v.Live.Annotations[v1alpha1.AnnotationPreviousOwner]
+	return recorded || v.ReplacesOther() || IsUnverified(v.Live)
+}
+
+// isShared reports whether our pods are about to serve a version beside one of someone else, which
+// clients may prefer.
+func (v *Version) isShared() bool { return v.Shared && v.Ours.Deploys }
+
+func (v *Version) isPausedMove() bool {
+	return v.Paused.Message != "" && (v.Live == nil && v.Shared || v.Live != nil && v.ReplacesOther())
+}
+
+func (v *Version) pause() string { return v.Paused.Message }
+
+func (v *Version) pauseReason() string { return v.Paused.Reason }
+
+func (v *Version) pauseLeft() time.Duration { return v.Paused.Left }
+
+func (v *Version) isUnreached() bool { return !v.Reach.Reached }
+
+func (v *Version) reachRecheck() time.Duration { return v.Reach.RetryAfter }
+
+func describeReach(v *Version) string {
+	return fmt.Sprintf("waits until every kube-apiserver has reached the pods of Service %s", v.Ours.Target)
+}
