@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -168,26 +167,35 @@ func (r *Reconciler) confirmAdoption(ctx context.Context, s *reconcileState, gv 
 		// It may be the state before the adoption: only requests count.
 		d = r.requestDefect(ctx, s, gv)
 	}
-	failing := streaks.Observe(stateKey{state: adoptionFailing, name: name}, d != nil && d.reason != v1alpha1.ReasonProgressing)
-	if failing.Count < adoptionFailures || failing.Elapsed < adoptionFailures*lifecycle.TrialRecheck {
+	v := s.version(gv)
+	v.Failing = streaks.Observe(stateKey{state: adoptionFailing, name: name}, d != nil && d.reason != v1alpha1.ReasonProgressing)
+	decision := lifecycle.Decide(v)
+	if decision.Needs == lifecycle.NeedPreviousEndpoints {
+		ready, err := r.previousReady(ctx, s, gv, live)
+		if err != nil {
+			return false, err
+		}
+		v.PreviousReady = &ready
+		decision = lifecycle.Decide(v)
+	}
+	back := "back with its previous owner"
+	switch decision.Action {
+	case lifecycle.Retire:
+		// It was created beside versions of someone else, which clients use again.
+		back = "removed again"
+		s.requestRetirement(gv, decision.Note)
+	case lifecycle.Revert:
+		if done, err := r.revertAdoption(ctx, s, live); err != nil || !done {
+			return false, err
+		}
+	default:
 		s.requeueWithin(lifecycle.TrialRecheck)
 		return false, nil
 	}
-	why := adoption.Failure{Reason: v1alpha1.ReasonAdoptionReverted, Message: fmt.Sprintf(
-		"APIService %s was taken over and is back with its previous owner, since requests through kube-apiserver failed: it %s. %s",
-		name, adoption.Describe(d.message, live), s.requiredConnections())}
-	if _, adopted := live.Annotations[v1alpha1.AnnotationPreviousOwner]; !adopted {
-		if !s.sharedGroups.Has(gv.Group) {
-			return false, nil
-		}
-		// It was created beside versions of someone else, which clients use again.
-		why.Message = strings.Replace(why.Message, "is back with its previous owner", "is removed again", 1)
-		s.requestRetirement(gv, "requests through kube-apiserver fail")
-	} else if handedBack, err := r.revertAdoption(ctx, s, gv, live); err != nil || !handedBack {
-		return false, err
-	}
+	why := s.history.adoption.Fail(s.now, adoption.Failure{Reason: v1alpha1.ReasonAdoptionReverted, Message: fmt.Sprintf(
+		"APIService %s was taken over and is %s, since requests through kube-apiserver failed: it %s. %s",
+		name, back, adoption.Describe(d.message, live), s.requiredConnections())})
 	streaks.Reset(stateKey{state: adoptionFailing, name: name})
-	why = s.history.adoption.Fail(s.now, why)
 	s.addConflict(gv, why.Reason, "%s", why.Message)
 	s.setStalled(&stalledError{why.Reason, why.Message})
 	s.setCondition(v1alpha1.ConditionAPIServicesRegistered, metav1.ConditionFalse, why.Reason, why.Message)
@@ -196,10 +204,10 @@ func (r *Reconciler) confirmAdoption(ctx context.Context, s *reconcileState, gv 
 	return true, nil
 }
 
-// revertAdoption hands an APIService back to its previous owner if its Service has ready
-// endpoints, and reports whether it did. They are only asked if they may not have answered
-// before: from the operator's network they may be out of reach.
-func (r *Reconciler) revertAdoption(ctx context.Context, s *reconcileState, gv schema.GroupVersion, live *apiregistrationv1.APIService) (bool, error) {
+// previousReady reports whether the recorded owner of an APIService has ready endpoints. They are
+// only asked if they may not have answered before: from the operator's network they may be out of
+// reach.
+func (r *Reconciler) previousReady(ctx context.Context, s *reconcileState, gv schema.GroupVersion, live *apiregistrationv1.APIService) (bool, error) {
 	previous, err := lifecycle.ReadPreviousOwner(live)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot revert an adoption", "apiService", live.Name)
@@ -210,10 +218,14 @@ func (r *Reconciler) revertAdoption(ctx context.Context, s *reconcileState, gv s
 		return false, err
 	}
 	if s.spec.Adoption == v1alpha1.AdoptionIfUnavailable {
-		if reason, _ := r.previousOwnerProblem(ctx, s, previous.Target(), gv); reason != "" {
-			return false, nil
-		}
+		reason, _ := r.previousOwnerProblem(ctx, s, previous.Target(), gv)
+		return reason == "", nil
 	}
+	return true, nil
+}
+
+// revertAdoption hands an APIService back to its previous owner, and reports whether it did.
+func (r *Reconciler) revertAdoption(ctx context.Context, s *reconcileState, live *apiregistrationv1.APIService) (bool, error) {
 	// The requests took seconds, in which the aggregator may have written its condition.
 	now := &apiregistrationv1.APIService{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(live), now); err != nil || !lifecycle.IsUnverified(now) || !s.ours().PointsToTarget(now) {

@@ -118,7 +118,7 @@ func describeConsumers(consumers []v1alpha1.ConsumerStatus) string {
 	for _, c := range sorted[:min(len(sorted), consumersShown)] {
 		names = append(names, describeConsumer(c))
 	}
-	return strings.Join(names, ", ") + andMore(len(sorted)-len(names), "client")
+	return strings.Join(names, ", ") + text.AndMore(len(sorted)-len(names), "client")
 }
 
 func describeConsumer(c v1alpha1.ConsumerStatus) string {

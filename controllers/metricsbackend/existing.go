@@ -42,9 +42,9 @@ func (r *Reconciler) probeExisting(ctx context.Context, s *reconcileState) error
 		}
 		r.probeEndpoints(ctx, found, account, token, s.versionsToProbe())
 	}
-	failing := s.history.streaks.Observe(stateKey{state: probeFailing}, found.firstFailed() != nil)
-	s.probed.transient = found.firstFailed() != nil && found.firstUntrusted() == nil && s.isTransient(v1alpha1.ConditionServingReady, failing, servingGrace)
-	s.retireUnserved()
+	failed := found.servers().Failed()
+	failing := s.history.streaks.Observe(stateKey{state: probeFailing}, failed != nil)
+	s.probed.transient = failed != nil && found.firstUntrusted() == nil && s.isTransient(v1alpha1.ConditionServingReady, failing, servingGrace)
 	// A failure within its grace period keeps the known results.
 	if !s.probed.transient || found.target.InsecureSkipTLSVerify {
 		s.setResult(v1alpha1.ConditionCertificatesValid, found.certificatesValid(s.canProbe()))
@@ -61,15 +61,9 @@ func (s *reconcileState) canProbe() bool {
 	return s.namespace.usable() && (!s.outcome.blocked || len(s.registered) > 0)
 }
 
-// handleMissingService retires versions whose APIServices point to a Service that does
-// not exist: they answer nothing, and block the deletion of every namespace.
+// handleMissingService reports a Service that does not exist.
 func (s *reconcileState) handleMissingService() {
 	found := s.probed.existing
-	for _, name := range s.registeredNames() {
-		if gv, ok := versionOf(name); ok && s.ours().PointsToTarget(s.registered[name]) {
-			s.requestRetirement(gv, found.why)
-		}
-	}
 	reason := v1alpha1.ReasonServiceMissing
 	if found.namespaceTerminating {
 		reason = v1alpha1.ReasonNamespaceTerminating
@@ -78,24 +72,6 @@ func (s *reconcileState) handleMissingService() {
 	s.setCondition(v1alpha1.ConditionServingReady, metav1.ConditionFalse, reason, message)
 	s.setCondition(v1alpha1.ConditionCertificatesValid, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady, "nothing shows a certificate: see ServingReady")
 	s.setStalled(&stalledError{reason, message})
-}
-
-// retireUnserved retires registered versions that the implementation does not serve:
-// those that point to it, and those that would have to move to it. The latter only if
-// another version can move for certain, since a move that cannot finish should remove
-// nothing.
-func (s *reconcileState) retireUnserved() {
-	found := s.probed.existing
-	for _, name := range s.registeredNames() {
-		gv, ok := versionOf(name)
-		notServing := found.notServing(gv)
-		if !ok || len(notServing) == 0 {
-			continue
-		}
-		if s.ours().PointsToTarget(s.registered[name]) || found.firstFailed() == nil && len(found.offered(s.versions.desired)) > 0 {
-			s.requestRetirement(gv, fmt.Sprintf("endpoint %s of Service %s does not serve it", notServing[0], found.target))
-		}
-	}
 }
 
 // requestRetirement marks a registered version to be retired by the next pass, so that
@@ -115,7 +91,7 @@ func (s *reconcileState) requestRetirement(gv schema.GroupVersion, why string) {
 func (i *probedService) offered(desired []schema.GroupVersion) []schema.GroupVersion {
 	var offered []schema.GroupVersion
 	for _, gv := range desired {
-		if i.allServe(gv) {
+		if i.servers().Serve(gv) {
 			offered = append(offered, gv)
 		}
 	}
@@ -135,7 +111,7 @@ func (s *reconcileState) expected() []schema.GroupVersion {
 // servingReady returns ServingReady for the answers of the endpoints. Without canProbe
 // there are none.
 func (i *probedService) servingReady(desired []schema.GroupVersion, canProbe bool) conditionResult {
-	failed, offered := i.firstFailed(), i.offered(desired)
+	failed, offered := i.servers().Failed(), i.offered(desired)
 	switch {
 	case len(i.endpoints) == 0:
 		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonNoReadyEndpoint, fmt.Sprintf(
@@ -145,7 +121,7 @@ func (i *probedService) servingReady(desired []schema.GroupVersion, canProbe boo
 		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonDependencyNotReady, "no endpoint is asked while the backend is blocked: see Ready"}
 	case failed != nil:
 		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonProbeFailed, fmt.Sprintf(
-			"the operator cannot ask endpoint %s of Service %s what it serves: %v", failed.address, i.target, failed.err)}
+			"the operator cannot ask %s of Service %s what it serves: %v", failed.Name, i.target, failed.Err)}
 	case len(offered) == 0 && len(desired) > 0:
 		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonVersionNotServed, fmt.Sprintf(
 			"Service %s serves no version that the spec names at all of its %d endpoints", i.target, len(i.endpoints))}
@@ -164,7 +140,7 @@ func (i *probedService) certificatesValid(canProbe bool) conditionResult {
 	case untrusted != nil:
 		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonCertificateMismatch, fmt.Sprintf(
 			"spec.existing.caBundle does not verify endpoint %s as %s: %v", untrusted.address, i.target.ServerName(), untrusted.err)}
-	case i.firstFailed() != nil || len(i.endpoints) == 0 || !canProbe:
+	case i.servers().Failed() != nil || len(i.endpoints) == 0 || !canProbe:
 		return conditionResult{metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady, "not every ready endpoint showed its certificate: see ServingReady"}
 	}
 	return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, fmt.Sprintf(
@@ -180,20 +156,4 @@ func (i *probedService) firstUntrusted() *endpoint {
 		}
 	}
 	return nil
-}
-
-// waitReasonExisting is waitReason for spec.existing.
-func (s *reconcileState) waitReasonExisting(gv schema.GroupVersion) string {
-	found := s.probed.existing
-	switch {
-	case found == nil:
-		return "waits until Service " + s.target().String() + " was read"
-	case found.missing:
-		return found.why
-	case len(found.endpoints) == 0:
-		return "waits for a ready endpoint of Service " + found.target.String()
-	case found.allServe(gv):
-		return ""
-	}
-	return "waits until every ready endpoint of Service " + found.target.String() + " can be asked"
 }

@@ -11,34 +11,28 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/klog/v2"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/internal/debounce"
 )
 
-// retireUnanswered retires a version whose requests no ready pod answers. While one pod
-// answers, the version stays: some clients know no other, such as the HPA controller.
-func (s *reconcileState) retireUnanswered(logger klog.Logger) {
+// countUnanswered counts for how long no ready pod answers requests of a version, or all do. While one
+// pod answers, the version stays: some clients know no other, such as the HPA controller.
+func (s *reconcileState) countUnanswered() {
+	servers := s.servers()
 	for _, gv := range s.versionsToProbe() {
-		failing, answering := s.rollout.pods.byRequests(gv)
-		streaks, name, retirements := s.history.streaks, gv.String(), stateKey{state: retiredForFailing, name: gv.String()}
-		unanswered := streaks.Observe(stateKey{state: allRequestsFailing, name: name}, len(failing) > 0 && len(answering) == 0)
-		answered := streaks.Observe(stateKey{state: requestsSucceeding, name: name}, s.rollout.pods.allServe(gv))
-		grace, recovery := retireGraceAlone, recoveryTimeAlone
-		retired := streaks.Get(retirements).Count
+		failing, answering := servers.ByRequests(gv)
+		streaks, name := s.history.streaks, gv.String()
+		streaks.Observe(stateKey{state: allRequestsFailing, name: name}, len(failing) > 0 && len(answering) == 0)
+		answered := streaks.Observe(stateKey{state: requestsSucceeding, name: name}, servers.Serve(gv))
+		recovery := recoveryTimeAlone
+		retired := streaks.Get(stateKey{state: retiredForFailing, name: name}).Count
 		if s.hasAlternative(gv) {
-			grace, recovery = retireGrace, recoveryAfter(retired)
+			recovery = recoveryAfter(retired)
 		}
 		if retired > 0 && answered.Elapsed < recovery {
 			s.probed.recovering[gv] = fmt.Sprintf("its requests failed: waits until every ready pod has answered them for %s without a break", recovery)
 		}
-		if !s.isInDiscovery(gv) || !s.rollout.pods.allProbed() || unanswered.Count < retireProbes || unanswered.Elapsed < grace {
-			continue
-		}
-		streaks.Observe(retirements, true)
-		logger.Info("No pod answers requests of a version, taking it out of discovery", "apiService", apiServiceName(gv), "pod", failing[0].Name, "err", failing[0].answer.Failing[gv])
-		s.requestRetirement(gv, "no ready pod answers its requests: "+describeFailing(gv, failing))
 	}
 }
 
@@ -66,14 +60,14 @@ func (s *reconcileState) isRetiring(gv schema.GroupVersion) bool {
 // the group.
 func (s *reconcileState) hasAlternative(gv schema.GroupVersion) bool {
 	return slices.ContainsFunc(s.versions.desired, func(other schema.GroupVersion) bool {
-		return other != gv && other.Group == gv.Group && s.isInDiscovery(other) && s.rollout.pods.allServe(other)
+		return other != gv && other.Group == gv.Group && s.isInDiscovery(other) && s.servers().Serve(other)
 	})
 }
 
 // reportFailingRequests reports in ServingReady which requests fail, after servingGrace.
 func (s *reconcileState) reportFailingRequests() {
 	for _, gv := range s.versions.desired {
-		failing, answering := s.rollout.pods.byRequests(gv)
+		failing, answering := s.servers().ByRequests(gv)
 		streak := s.history.streaks.Observe(stateKey{state: requestsFailing, name: gv.String()}, len(failing) > 0)
 		if len(failing) == 0 {
 			continue
@@ -82,7 +76,7 @@ func (s *reconcileState) reportFailingRequests() {
 			s.probed.transient = true
 			continue
 		}
-		message := fmt.Sprintf("%s is served, but its requests fail in %s", apiServiceName(gv), describeFailing(gv, failing))
+		message := fmt.Sprintf("%s is served, but its requests fail in %s", apiServiceName(gv), failing.DescribeFailing(gv))
 		switch {
 		case !s.isInDiscovery(gv):
 			message += "; it is not in discovery"

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 )
 
 const answered500 = "ask /apis/metrics.k8s.io/v1/nodes: answered 500 Internal Server Error"
@@ -64,13 +65,13 @@ func TestFailingRequests(t *testing.T) {
 			serving:    metav1.Condition{Reason: v1alpha1.ReasonSucceeded, Message: "2 of 2 pods are up to date and ready"},
 		},
 		"too short to take it out of discovery": {
-			versions: []schema.GroupVersion{v1}, lasts: retireGrace - 10*time.Second,
+			versions: []schema.GroupVersion{v1}, lasts: lifecycle.RetireGrace - 10*time.Second,
 			registered: []string{"v1", "v1beta1"},
 			serving: metav1.Condition{Reason: v1alpha1.ReasonRequestFailed, Message: "v1.metrics.k8s.io is served, but its requests fail in " +
 				"pod pod-001 (image serving:both): " + answered500 + " (and 1 more pod); it is taken out of discovery if that goes on: see the pod's log"},
 		},
 		"one version in every pod": {
-			versions: []schema.GroupVersion{v1}, lasts: retireGrace + 30*time.Second,
+			versions: []schema.GroupVersion{v1}, lasts: lifecycle.RetireGrace + 30*time.Second,
 			registered: []string{"v1beta1"},
 			serving: metav1.Condition{Reason: v1alpha1.ReasonRequestFailed, Message: "v1.metrics.k8s.io is served, but its requests fail in " +
 				"pod pod-001 (image serving:both): " + answered500 + " (and 1 more pod); it is not in discovery"},
@@ -82,13 +83,13 @@ func TestFailingRequests(t *testing.T) {
 				"pod pod-002 (image serving:both): " + answered500 + "; it stays in discovery for the pods that answer: delete the pod, or use an image that works"},
 		},
 		"every version, for minutes": {
-			versions: both, lasts: retireGraceAlone - 30*time.Second,
+			versions: both, lasts: lifecycle.RetireGraceAlone - 30*time.Second,
 			registered: []string{"v1", "v1beta1"},
 			serving: metav1.Condition{Reason: v1alpha1.ReasonRequestFailed, Message: "v1.metrics.k8s.io is served, but its requests fail in " +
 				"pod pod-001 (image serving:both): " + answered500 + " (and 1 more pod); it is taken out of discovery if that goes on: see the pod's log"},
 		},
 		"every version, for good": {
-			versions: both, lasts: retireGraceAlone + time.Minute,
+			versions: both, lasts: lifecycle.RetireGraceAlone + time.Minute,
 			serving: metav1.Condition{Reason: v1alpha1.ReasonRequestFailed, Message: "v1.metrics.k8s.io is served, but its requests fail in " +
 				"pod pod-001 (image serving:both): " + answered500 + " (and 1 more pod); it is not in discovery"},
 		},

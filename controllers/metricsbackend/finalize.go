@@ -16,6 +16,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 // finalize deletes what belongs to a backend in order: versions leave discovery, confirmed,
@@ -62,7 +63,7 @@ func (r *Reconciler) removeObjects(ctx context.Context, s *reconcileState) (stri
 	if err != nil || len(left) == 0 {
 		return "", err
 	}
-	return "removing " + left[0] + andMore(len(left)-1, "object"), nil
+	return "removing " + left[0] + text.AndMore(len(left)-1, "object"), nil
 }
 
 // removeVersions retires every APIService of the backend (restores it, leaves it to a

@@ -117,11 +117,9 @@ const (
 	// messageGrace is how long a message stays in the status when only its text changes:
 	// text from other programs may differ with each failure.
 	messageGrace = 5 * time.Minute
-	// adoptionFailures is how many requests to an APIService on trial must fail in a row
-	// before the adoption is reverted. They fail after adoptionTimeout: where packets are
-	// dropped, clients wait as long each time.
-	adoptionTimeout  = 5 * time.Second
-	adoptionFailures = 3
+	// adoptionTimeout is for requests to an APIService on trial: where packets are dropped,
+	// clients wait as long each time.
+	adoptionTimeout = 5 * time.Second
 	// successorTimeout is how long a deleted backend keeps its APIServices for another
 	// backend to take over, counted from the deletion timestamp. A successor that is
 	// ready takes over soon after endpointDelay.
@@ -130,14 +128,8 @@ const (
 	transientRecheck = 5 * time.Second
 )
 
-// A version is retired when no ready pod answers its requests (5xx, no answer in
-// time, or a malformed one; 404 counts as not served) for retireGrace and in
-// retireProbes probes in a row, and registered again after recoveryTime.
+// A version that was retired since no pod answered its requests is registered again after recoveryTime.
 const (
-	retireGrace  = time.Minute
-	retireProbes = 4
-	// retireGraceAlone replaces retireGrace while clients have no other version to use.
-	retireGraceAlone = 10 * time.Minute
 	// recoveryTime is how long all pods must answer without interruption. It doubles
 	// with each retirement up to maxRecoveryTime, so that an unstable version does not
 	// flap in discovery.

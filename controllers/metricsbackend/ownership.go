@@ -27,7 +27,6 @@ func (r *Reconciler) checkOwnership(ctx context.Context, s *reconcileState) erro
 			continue
 		}
 		v := s.version(gv)
-		v.NotServed = "no pod was asked yet"
 		if err := r.readVersion(ctx, s, v); err != nil {
 			return err
 		}

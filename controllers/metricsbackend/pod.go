@@ -18,6 +18,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
@@ -29,14 +30,13 @@ type probeResult struct {
 	err    error
 }
 
-// serves reports whether the server said that it serves the version.
-func (p probeResult) serves(gv schema.GroupVersion) bool {
-	return p.answer != nil && p.answer.Serves[gv]
-}
-
-// lacks reports whether the server said that it does not serve the version.
-func (p probeResult) lacks(gv schema.GroupVersion) bool {
-	return p.answer != nil && !p.answer.Serves[gv]
+// server returns what was answered.
+func (p probeResult) server(name string) lifecycle.Server {
+	s := lifecycle.Server{Name: name, Err: p.err}
+	if p.answer != nil {
+		s.Serves, s.Failing = p.answer.Serves, p.answer.Failing
+	}
+	return s
 }
 
 // chain returns the certificates that the server presented, or nil if unknown.
@@ -71,56 +71,18 @@ func (all pods) ready() pods {
 	return slices.DeleteFunc(slices.Clone(all), func(p pod) bool { return !p.ready })
 }
 
-// allCurrent reports whether every pod is of the newest revision.
-func (all pods) allCurrent() bool {
-	return !slices.ContainsFunc(all, func(p pod) bool { return !p.current })
-}
-
-// notServing describes the ready pods that said they do not serve the version.
-func (all pods) notServing(gv schema.GroupVersion) []string {
-	var names []string
-	for _, p := range all.ready() {
-		if p.lacks(gv) {
-			names = append(names, p.describe())
-		}
+// server returns the pod as the decisions about versions see it.
+func (p pod) server() lifecycle.Server {
+	s := p.probeResult.server(p.describe())
+	s.Ready, s.Current, s.Template = p.ready, p.current, p.template()
+	if p.DeletionTimestamp != nil {
+		s.Ending, s.Deadline = true, p.DeletionTimestamp.Time
 	}
-	return names
-}
-
-// allServe reports whether there is a ready pod, and every one serves the version and
-// answered a request for it.
-func (all pods) allServe(gv schema.GroupVersion) bool {
-	ready := all.ready()
-	return len(ready) > 0 && !slices.ContainsFunc(ready, func(p pod) bool { return !p.serves(gv) || p.answer.Failing[gv] != "" })
-}
-
-// byRequests returns the ready pods that serve the version, split by whether they
-// answered a request for it.
-func (all pods) byRequests(gv schema.GroupVersion) (failing, answering pods) {
-	for _, p := range all.ready() {
-		switch {
-		case !p.serves(gv):
-		case p.answer.Failing[gv] != "":
-			failing = append(failing, p)
-		default:
-			answering = append(answering, p)
-		}
-	}
-	return failing, answering
-}
-
-// allProbed reports whether every ready pod answered the probe completely.
-func (all pods) allProbed() bool {
-	return !slices.ContainsFunc(all.ready(), func(p pod) bool { return p.answer == nil || p.err != nil })
+	return s
 }
 
 // describe returns the pod's name and image.
 func (p pod) describe() string { return fmt.Sprintf("pod %s (image %s)", p.Name, imageOf(p.Pod)) }
-
-// describeFailing names the first pod and its error.
-func describeFailing(gv schema.GroupVersion, failing pods) string {
-	return fmt.Sprintf("%s: %s%s", failing[0].describe(), failing[0].answer.Failing[gv], andMore(len(failing)-1, "pod"))
-}
 
 // portOf returns the port that the pod listens on. It differs from the spec's while a
 // change is rolled out.

@@ -16,10 +16,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
@@ -63,7 +63,7 @@ func (r *Reconciler) probe(ctx context.Context, s *reconcileState) error {
 		}
 	}
 	s.rememberLacking(versions)
-	s.retireUnanswered(klog.FromContext(ctx))
+	s.countUnanswered()
 	s.evaluateAnswers()
 	if s.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue {
 		s.reportFailingRequests()
@@ -76,7 +76,7 @@ func (s *reconcileState) rememberLacking(versions []schema.GroupVersion) {
 	for _, p := range s.rollout.pods {
 		for _, gv := range versions {
 			if p.answer != nil {
-				s.history.streaks.Observe(stateKey{templateLacks, gv.String(), p.template()}, p.lacks(gv))
+				s.history.streaks.Observe(stateKey{templateLacks, gv.String(), p.template()}, !p.answer.Serves[gv])
 			}
 		}
 	}
@@ -138,31 +138,25 @@ func (s *reconcileState) versionsToProbe() []schema.GroupVersion {
 	return versions
 }
 
-// evaluateAnswers adds the pods' answers to ServingReady, and retires registered versions
-// that a pod lacks which is ready, or of the current revision and waits to be.
-func (s *reconcileState) evaluateAnswers() {
-	for _, name := range s.registeredNames() {
-		gv, ok := versionOf(name)
-		if !ok || s.isRetiring(gv) {
-			continue
+// servers returns what serves the versions, and what it answered.
+func (s *reconcileState) servers() lifecycle.Servers {
+	if !s.deploys() {
+		if s.probed.existing == nil {
+			return nil
 		}
-		if !s.ours().PointsToPods(s.registered[name]) {
-			// It is served elsewhere, and our pods are about to take it over. If they
-			// serve no version of its group, no move can finish, and nothing should be
-			// removed.
-			ofGroup := func(other schema.GroupVersion) bool { return other.Group == gv.Group && s.rollout.pods.allServe(other) }
-			if notServing := s.rollout.pods.notServing(gv); s.rollout.finished && len(notServing) > 0 && slices.ContainsFunc(s.versions.desired, ofGroup) {
-				s.requestRetirement(gv, notServing[0]+" does not serve it")
-			}
-			continue
-		}
-		for _, p := range s.rollout.pods {
-			if (p.ready || p.current) && p.lacks(gv) {
-				s.requestRetirement(gv, fmt.Sprintf("pod %s, image %s, does not serve it", p.Name, imageOf(p.Pod)))
-				break
-			}
+		return s.probed.existing.servers()
+	}
+	var all lifecycle.Servers
+	for _, pods := range []pods{s.rollout.pods, s.rollout.terminating} {
+		for _, p := range pods {
+			all = append(all, p.server())
 		}
 	}
+	return all
+}
+
+// evaluateAnswers adds the pods' answers to ServingReady.
+func (s *reconcileState) evaluateAnswers() {
 	failing := s.history.streaks.Observe(stateKey{state: probeFailing},
 		slices.ContainsFunc(s.rollout.pods.ready(), func(p pod) bool { return p.err != nil }))
 	for _, p := range s.rollout.pods.ready() {
@@ -184,27 +178,11 @@ func (s *reconcileState) evaluateAnswers() {
 		return
 	}
 	for _, gv := range s.versions.desired {
-		if notServing := s.rollout.pods.notServing(gv); len(notServing) > 0 {
+		if notServing := s.servers().Lacking(gv); len(notServing) > 0 {
 			s.setCondition(v1alpha1.ConditionServingReady, metav1.ConditionFalse, v1alpha1.ReasonVersionNotServed,
 				fmt.Sprintf("%s is not served by %s: use an image that serves it, or take it out of the spec",
 					apiServiceName(gv), strings.Join(notServing, ", ")))
 			return
 		}
 	}
-}
-
-// terminatingWithout describes a terminating pod that does not serve the version but may
-// still answer requests over old connections, or returns "". A pod that does not answer
-// counts until its deadline: on a lost node, pods stay Running for ever.
-func (s *reconcileState) terminatingWithout(gv schema.GroupVersion) string {
-	for _, p := range s.rollout.terminating {
-		name := p.describe()
-		switch {
-		case p.lacks(gv):
-			return name + ", which is ending and does not serve it"
-		case p.answer == nil && s.now.Before(p.DeletionTimestamp.Time):
-			return name + ", which is ending and does not answer"
-		}
-	}
-	return ""
 }

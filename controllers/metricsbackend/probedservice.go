@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
@@ -162,43 +163,18 @@ func (r *Reconciler) guestToken(ctx context.Context, s *reconcileState) (client.
 	return account, token, err
 }
 
-// firstFailed returns the first endpoint that could not be probed, or nil.
-func (i *probedService) firstFailed() *endpoint {
-	for n := range i.endpoints {
-		if i.endpoints[n].err != nil {
-			return &i.endpoints[n]
-		}
+// servers returns the endpoints as the decisions about versions see them.
+func (i *probedService) servers() lifecycle.Servers {
+	var all lifecycle.Servers
+	for _, e := range i.endpoints {
+		s := e.server("endpoint " + e.address)
+		s.Ready, s.Current, s.Template = true, true, e.address
+		all = append(all, s)
 	}
-	return nil
-}
-
-// allAnswered reports whether there is an endpoint, and every one answered.
-func (i *probedService) allAnswered() bool {
-	return len(i.endpoints) > 0 && !slices.ContainsFunc(i.endpoints, func(e endpoint) bool { return e.answer == nil })
+	return all
 }
 
 // anyUnauthorized reports whether an endpoint rejected the token.
 func (i *probedService) anyUnauthorized() bool {
 	return slices.ContainsFunc(i.endpoints, func(e endpoint) bool { return errors.Is(e.err, servingclient.ErrUnauthorized) })
-}
-
-// notServing returns the endpoints that said they do not serve the version.
-func (i *probedService) notServing(gv schema.GroupVersion) []string {
-	var addresses []string
-	for _, e := range i.endpoints {
-		if e.lacks(gv) {
-			addresses = append(addresses, e.address)
-		}
-	}
-	return addresses
-}
-
-// anyServes reports whether an endpoint said that it serves the version.
-func (i *probedService) anyServes(gv schema.GroupVersion) bool {
-	return slices.ContainsFunc(i.endpoints, func(e endpoint) bool { return e.serves(gv) })
-}
-
-// allServe reports whether there is an endpoint, and every one serves the version.
-func (i *probedService) allServe(gv schema.GroupVersion) bool {
-	return len(i.endpoints) > 0 && !slices.ContainsFunc(i.endpoints, func(e endpoint) bool { return !e.serves(gv) })
 }

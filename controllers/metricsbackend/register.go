@@ -6,6 +6,7 @@ package metricsbackend
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -81,16 +82,21 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 	s.observeServers(v)
 	v.OtherMoves = result.moving
 	d, err := r.advanceRegistration(ctx, s, v)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case d.Blocks:
-		return &stalledError{d.Reason, d.Waits}
 	}
 	if d.Moves {
 		result.moving = name
 	}
+	if d.Blocks {
+		// Nothing of the others is written either.
+		s.outcome.blocked = true
+		s.setStalled(&stalledError{d.Reason, d.Waits})
+	}
 	switch {
+	case d.Action == lifecycle.Retire:
+		result.pending = append(result.pending, name+" ("+d.Note+")")
+		return nil
 	case d.Waits == "":
 		result.registered = append(result.registered, name)
 		return nil
@@ -110,7 +116,7 @@ func (s *reconcileState) version(gv schema.GroupVersion) *lifecycle.Version {
 	name := apiServiceName(gv)
 	v := &lifecycle.Version{
 		GV: gv, Name: name, Ours: s.ours(), Now: s.now, Field: versionsField(gv), Adoption: s.spec.Adoption,
-		Blocked: s.outcome.blocked, Shared: s.sharedGroups.Has(gv.Group), Paused: s.pausedAdoption(),
+		Wanted: slices.Contains(s.versions.desired, gv), Blocked: s.outcome.blocked, Shared: s.sharedGroups.Has(gv.Group), Paused: s.pausedAdoption(),
 		Succeeding: s.history.streaks.Get(stateKey{state: adoptionSucceeding, name: name}).Elapsed,
 		OtherNotOwned: find(s.versions.conflicts, func(c versionConflict) bool {
 			return c.gv != gv && c.gv.Group == gv.Group && c.reason == v1alpha1.ReasonNotOwned
@@ -145,9 +151,22 @@ func (s *reconcileState) setLive(v *lifecycle.Version, live *apiregistrationv1.A
 
 // observeServers sets what a version waits for until its servers serve it, and since when they do.
 func (s *reconcileState) observeServers(v *lifecycle.Version) {
-	v.LeftOut, v.NotServed = s.notOffered(v.GV), s.waitReason(v.GV)
+	v.LeftOut = s.notOffered(v.GV)
+	v.Servers, v.Rollout = s.servers(), lifecycle.Rollout{Finished: s.rollout.finished, Stuck: s.rollout.failing}
+	if found := s.probed.existing; found != nil {
+		v.Asked, v.Missing = true, found.why
+	}
+	v.Unanswered = s.history.streaks.Get(stateKey{state: allRequestsFailing, name: v.GV.String()})
+	v.Recovering, v.Alternative, v.Elsewhere = s.probed.recovering[v.GV], s.hasAlternative(v.GV), s.isGroupServedElsewhere(v.GV)
+	v.OtherServed = slices.ContainsFunc(s.versions.desired, func(other schema.GroupVersion) bool {
+		return (other.Group == v.GV.Group || !s.deploys()) && v.Servers.Serve(other)
+	})
+	v.Lacked = map[string]bool{}
+	for _, server := range v.Servers {
+		v.Lacked[server.Template] = s.history.streaks.Get(stateKey{templateLacks, v.GV.String(), server.Template}).Count > 0
+	}
 	moves := v.Live != nil && !(v.Ours.HasLabel(v.Live) && v.Ours.PointsToTarget(v.Live))
-	if !moves || v.NotServed != "" || v.Conflict != "" {
+	if !moves || v.NotServed() != "" || v.Conflict != "" {
 		// The next move starts its own delay.
 		s.history.streaks.ResetFunc(func(key stateKey) bool { return key.state == targetReady && key.name == v.Name })
 		return
@@ -217,7 +236,7 @@ func (r *Reconciler) decide(ctx context.Context, s *reconcileState, v *lifecycle
 
 // write does what was decided about a version that the spec names.
 func (r *Reconciler) write(ctx context.Context, s *reconcileState, v *lifecycle.Version, d lifecycle.Decision) error {
-	if v.Live != nil && d.Action != lifecycle.EndTrial {
+	if d.Action == lifecycle.Apply || d.Action == lifecycle.Move {
 		if manager, contested := v.Ours.ConflictingManager(v.Live); contested {
 			v.Contest.Count(manager, s.now)
 		} else if c := s.history.contests[v.Name]; c != nil && c.Over(s.now) {
@@ -233,6 +252,12 @@ func (r *Reconciler) write(ctx context.Context, s *reconcileState, v *lifecycle.
 		return r.apply(ctx, s, v, lifecycle.IsUnverified(v.Live))
 	case lifecycle.Move:
 		return r.adoptAPIService(ctx, s, v, d)
+	case lifecycle.Retire:
+		klog.FromContext(ctx).Info("Taking a version out of discovery", "apiService", v.Name, "why", d.Note)
+		if v.IsUnanswered() {
+			s.history.streaks.Observe(stateKey{state: retiredForFailing, name: v.GV.String()}, true)
+		}
+		s.requestRetirement(v.GV, d.Note)
 	case lifecycle.EndTrial:
 		return r.endTrial(ctx, s, v.Live)
 	}
@@ -297,18 +322,18 @@ func (s *reconcileState) notOffered(gv schema.GroupVersion) string {
 	if s.deploys() || s.probed.existing == nil || s.registered[apiServiceName(gv)] != nil {
 		return ""
 	}
-	notServing := s.probed.existing.notServing(gv)
-	if len(notServing) == 0 {
+	lacking := s.servers().Lacking(gv)
+	if len(lacking) == 0 {
 		return s.storedNotOffered(gv)
 	}
-	return fmt.Sprintf("Service %s does not serve it at endpoint %s", s.probed.existing.target, strings.Join(notServing, ", "))
+	return fmt.Sprintf("Service %s does not serve it at %s", s.target(), strings.Join(lacking, ", "))
 }
 
 // storedNotOffered returns the stored notOffered while some endpoint does not answer: a
 // version does not become required because the endpoint that lacks it is silent.
 func (s *reconcileState) storedNotOffered(gv schema.GroupVersion) string {
 	registered := meta.FindStatusCondition(s.storedStatus.Conditions, v1alpha1.ConditionAPIServicesRegistered)
-	if s.probed.existing.allAnswered() || registered == nil ||
+	if s.servers().Answered() || registered == nil ||
 		registered.Status != metav1.ConditionTrue || registered.ObservedGeneration != s.backend.Generation {
 		return ""
 	}

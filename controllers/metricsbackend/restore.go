@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -77,15 +78,17 @@ func (r *Reconciler) previousOwnerProblem(ctx context.Context, s *reconcileState
 		return "", false
 	}
 	r.probeEndpoints(ctx, found, account, token, []schema.GroupVersion{gv})
-	notServing, failed := found.notServing(gv), found.firstFailed()
+	servers := found.servers()
+	lacking, failed := servers.Lacking(gv), servers.Failed()
+	serves := slices.ContainsFunc(servers, func(server lifecycle.Server) bool { return server.Serves[gv] })
 	switch {
-	case len(notServing) > 0:
-		return fmt.Sprintf("endpoint %s does not serve it", notServing[0]), false
-	case failed != nil && !found.anyServes(gv) && s.namespace.gone && found.anyUnauthorized():
+	case len(lacking) > 0:
+		return lacking[0] + " does not serve it", false
+	case failed != nil && !serves && s.namespace.gone && found.anyUnauthorized():
 		// The account is gone, and its token invalid: as without an account.
 		return "", false
-	case failed != nil && !found.anyServes(gv):
-		return fmt.Sprintf("endpoint %s cannot be asked: %v", failed.address, failed.err), !s.namespace.gone
+	case failed != nil && !serves:
+		return fmt.Sprintf("%s cannot be asked: %v", failed.Name, failed.Err), !s.namespace.gone
 	}
 	// An endpoint that does not answer now is no reason to remove the version.
 	return "", false

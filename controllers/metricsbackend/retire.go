@@ -41,20 +41,27 @@ func (r *Reconciler) retire(ctx context.Context, s *reconcileState) error {
 	fresh := false
 	for _, name := range s.registeredNames() {
 		gv, ok := versionOf(name)
-		podsGone, err := r.podsGone(ctx, s, s.registered[name])
-		if err != nil {
-			return err
-		}
-		if !ok || slices.Contains(s.versions.desired, gv) && !podsGone || storedVersion(&s.storedStatus, name).State == v1alpha1.APIServiceRetiring {
+		if !ok || storedVersion(&s.storedStatus, name).State == v1alpha1.APIServiceRetiring {
 			continue
 		}
-		if kept, err := r.keepForConsumers(ctx, s, gv); err != nil {
+		v := s.version(gv)
+		var err error
+		if v.PodsGone, err = r.podsGone(ctx, s, v.Live); err != nil {
 			return err
-		} else if kept {
-			continue
 		}
-		fresh = true
-		s.setVersionState(gv, v1alpha1.APIServiceRetiring, "no longer desired")
+		d := lifecycle.Decide(v)
+		if d.Needs == lifecycle.NeedConsumers {
+			kept, err := r.keepForConsumers(ctx, s, gv)
+			if err != nil {
+				return err
+			}
+			v.Consumers = &kept
+			d = lifecycle.Decide(v)
+		}
+		if d.Action == lifecycle.Retire {
+			fresh = true
+			s.setVersionState(gv, v1alpha1.APIServiceRetiring, d.Note)
+		}
 	}
 	if fresh {
 		s.requeueNow()

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 // revisionAnnotation is set by the Deployment controller on Deployments and ReplicaSets.
@@ -123,7 +124,7 @@ func rolloutFailure(d *appsv1.Deployment, all pods) string {
 		}
 	}
 	if len(failures) > 0 {
-		return failures[0] + andMore(len(failures)-1, "pod")
+		return failures[0] + text.AndMore(len(failures)-1, "pod")
 	}
 	for _, c := range d.Status.Conditions {
 		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse {
@@ -132,48 +133,6 @@ func rolloutFailure(d *appsv1.Deployment, all pods) string {
 		}
 	}
 	return ""
-}
-
-// waitReason returns why the version cannot be registered yet, or "".
-func (s *reconcileState) waitReason(gv schema.GroupVersion) string {
-	failing, _ := s.rollout.pods.byRequests(gv)
-	creates := s.mayCreate(gv)
-	// While clients have no other version, some successful requests are better than none.
-	serve := s.rollout.pods.allServe(gv) || creates && (len(failing) == 0 || !s.hasAlternative(gv))
-	switch {
-	case !s.deploys():
-		return s.waitReasonExisting(gv)
-	case !s.rollout.finished && !creates:
-		return "waits until the rollout is finished"
-	case len(s.certificate.CABundle) == 0:
-		return "waits for the certificates"
-	case serve && s.terminatingWithout(gv) != "":
-		return "waits for the end of " + s.terminatingWithout(gv)
-	case s.probed.recovering[gv] != "":
-		return s.probed.recovering[gv]
-	case serve:
-		return ""
-	case len(s.rollout.pods.notServing(gv)) > 0:
-		return "not served by " + strings.Join(s.rollout.pods.notServing(gv), ", ")
-	case slices.ContainsFunc(s.rollout.pods.ready(), func(p pod) bool { return p.err != nil }):
-		return "waits until every ready pod can be asked"
-	case len(failing) > 0:
-		return "its requests fail in " + describeFailing(gv, failing)
-	case len(s.rollout.pods.ready()) == 0:
-		return "waits for a ready pod"
-	}
-	return fmt.Sprintf("waits for the answers of %d pods", len(s.rollout.pods.ready()))
-}
-
-// mayCreate reports whether an APIService that does not exist can be created, although
-// pods may be unavailable: a ready pod answers requests for the version, no pod says that
-// it lacks it, and the pods are of one revision, or a rollout is stuck. A pod that is not
-// ready does not matter: it cannot become ready without the registered versions.
-//
-// Not so if someone else serves another version of the group: an implementation that works
-// is only replaced by all our pods.
-func (s *reconcileState) mayCreate(gv schema.GroupVersion) bool {
-	return (s.rollout.failing || s.rollout.pods.allCurrent()) && s.readyPodsServe(gv) && !s.isGroupServedElsewhere(gv)
 }
 
 // isGroupServedElsewhere reports whether the version's APIService exists, or one of its
@@ -191,22 +150,6 @@ func (s *reconcileState) isGroupServedElsewhere(gv schema.GroupVersion) bool {
 		}
 	}
 	return slices.ContainsFunc(s.excluded(), ofGroup)
-}
-
-// readyPodsServe reports whether a ready pod answers requests for the version, each ready
-// pod that does not say what it serves has the same template as one of those, and no pod
-// lacks the version. A pod that said so before it stopped answering still lacks it:
-// otherwise a crashing pod would retire the version again and again.
-func (s *reconcileState) readyPodsServe(gv schema.GroupVersion) bool {
-	_, answering := s.rollout.pods.byRequests(gv)
-	serving := map[string]bool{}
-	for _, p := range answering {
-		serving[p.template()] = true
-	}
-	return len(answering) > 0 && !slices.ContainsFunc(s.rollout.pods, func(p pod) bool {
-		unknown := p.answer == nil && !serving[p.template()]
-		return p.lacks(gv) || unknown && (p.ready || s.history.streaks.Get(stateKey{templateLacks, gv.String(), p.template()}).Count > 0)
-	})
 }
 
 // readPods reads the backend's pods, terminating ones separately.

@@ -49,7 +49,7 @@ func (s *reconcileState) specSources(reports []*v1alpha1.SourceReport) condition
 	switch {
 	case len(failing) > 0:
 		shown := failing[:min(len(failing), sourcesShown)]
-		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonSourcesFailing, strings.Join(shown, " ") + andMore(len(failing)-len(shown), "source")}
+		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonSourcesFailing, strings.Join(shown, " ") + text.AndMore(len(failing)-len(shown), "source")}
 	case len(pending) > 0:
 		return conditionResult{metav1.ConditionUnknown, v1alpha1.ReasonProgressing, "being asked for the first time: " + strings.Join(pending, ", ")}
 	}

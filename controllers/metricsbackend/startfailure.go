@@ -90,14 +90,3 @@ func describeCrash(p *corev1.Pod, c *corev1.ContainerStatus) string {
 	}
 	return fmt.Sprintf("it crashes (CrashLoopBackOff), %s: kubectl logs -n %s %s -c %s --previous", why, p.Namespace, p.Name, c.Name)
 }
-
-// andMore returns " (and 2 more pods)", or "".
-func andMore(n int, what string) string {
-	switch n {
-	case 0:
-		return ""
-	case 1:
-		return " (and 1 more " + what + ")"
-	}
-	return fmt.Sprintf(" (and %d more %ss)", n, what)
-}

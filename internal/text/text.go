@@ -6,6 +6,7 @@
 package text
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -62,4 +63,15 @@ func Line(s string, limit int) string {
 	}, s)
 	// A copy, as the text may be a small part of a large one.
 	return strings.Clone(Truncate(strings.Join(strings.Fields(s), " "), limit))
+}
+
+// AndMore returns " (and 2 more pods)", or "" if n is 0.
+func AndMore(n int, what string) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return " (and 1 more " + what + ")"
+	}
+	return fmt.Sprintf(" (and %d more %ss)", n, what)
 }

@@ -25,6 +25,8 @@ const (
 	Registered State = "Registered"
 	// Contested: another field manager keeps changing the APIService back.
 	Contested State = "Contested"
+	// Kept: the spec does not name the version, and clients use it.
+	Kept State = "Kept"
 	// Retiring: the APIService is deleted, and the version leaves discovery.
 	Retiring State = "Retiring"
 	// Restoring: the APIService was adopted, and is handed back to its previous owner.
@@ -45,6 +47,10 @@ const (
 	Apply Action = "Apply"
 	// EndTrial makes a takeover final.
 	EndTrial Action = "EndTrial"
+	// Revert restores the recorded state of the previous owner, since a takeover failed.
+	Revert Action = "Revert"
+	// Retire stores in the status that the version is to be removed.
+	Retire Action = "Retire"
 	// Delete deletes the APIService.
 	Delete Action = "Delete"
 	// HandBack restores the recorded state of the previous owner.
@@ -61,6 +67,10 @@ const (
 	NeedHolder Need = "Holder"
 	// NeedReach: whether every kube-apiserver reaches our pods, by the canary API.
 	NeedReach Need = "Reach"
+	// NeedConsumers: whether clients keep a version that the spec does not name.
+	NeedConsumers Need = "Consumers"
+	// NeedPreviousEndpoints: whether the previous owner is ready to get requests again.
+	NeedPreviousEndpoints Need = "PreviousEndpoints"
 	// NeedSuccessor: another MetricsBackend that is ready to take the version over.
 	NeedSuccessor Need = "Successor"
 	// NeedDiscovery: the discovery of each kube-apiserver.
@@ -146,7 +156,7 @@ func Decide(v *Version) Decision {
 	return Decision{State: state}
 }
 
-var transitions = slices.Concat(registering, retiring)
+var transitions = slices.Concat(leaving, registering, retiring)
 
 // Transitions returns the table, in the order in which it is tried.
 func Transitions() []Transition { return slices.Clone(transitions) }

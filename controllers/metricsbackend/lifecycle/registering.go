@@ -102,7 +102,7 @@ var registering = []Transition{
 	},
 	{
 		From: []State{Pending, Moving}, On: "not all servers serve the version", To: Pending,
-		when: func(v *Version) bool { return v.NotServed != "" && !v.isInPlace() }, text: func(v *Version) string { return v.NotServed },
+		when: func(v *Version) bool { return !v.isInPlace() && v.NotServed() != "" }, text: (*Version).NotServed,
 	},
 
 	// Writes.
@@ -212,8 +212,7 @@ func (v *Version) ReplacesOther() bool {
 
 // isAdoption reports whether the APIService, which moves, is or was someone else's.
 func (v *Version) isAdoption() bool {
-	_, recorded := v.Live.Annotations[v1alpha1.AnnotationPreviousOwner]
-	return recorded || v.ReplacesOther() || IsUnverified(v.Live)
+	return v.isRecorded() || v.ReplacesOther() || IsUnverified(v.Live)
 }
 
 // isShared reports whether our pods are about to serve a version beside one of someone else, which

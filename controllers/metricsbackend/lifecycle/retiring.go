@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // PreviousOwnerGrace is how long the previous owner of an APIService that is handed back may
@@ -86,8 +87,12 @@ func (v *Version) isRepointed() bool { return v.Ours.IsRepointed(v.Live) }
 
 // isAdopted reports whether the APIService, which is ours, is to be handed back.
 func (v *Version) isAdopted() bool {
-	_, recorded := v.Live.Annotations[v1alpha1.AnnotationPreviousOwner]
-	return recorded && !v.isHeld() && !v.isRepointed()
+	return v.isRecorded() && !v.isHeld() && !v.isRepointed()
+}
+
+// isRecorded reports whether the APIService has a record of a previous owner.
+func (v *Version) isRecorded() bool {
+	return metav1.HasAnnotation(v.Live.ObjectMeta, v1alpha1.AnnotationPreviousOwner)
 }
 
 // recordProblem returns why an APIService cannot be handed back to the recorded owner, or nil.

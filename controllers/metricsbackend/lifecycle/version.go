@@ -10,6 +10,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/debounce"
 )
 
 // Version is what was observed of one version: all that its next step depends on.
@@ -27,6 +28,8 @@ type Version struct {
 
 	// Of a version that the spec names.
 
+	// Wanted says that the spec names it and nobody else may have it, or that it is kept for its clients.
+	Wanted bool
 	// Field is the field of the spec that names it.
 	Field    string
 	Adoption v1alpha1.AdoptionPolicy
@@ -34,10 +37,28 @@ type Version struct {
 	Conflict string
 	// Blocked: nothing of the MetricsBackend may be written.
 	Blocked bool
-	// LeftOut is why spec.existing does not serve it, and NotServed what it waits for until all
-	// servers do; or empty. Served is for how long that has been so.
-	LeftOut, NotServed string
-	Served             time.Duration
+	// LeftOut is why spec.existing does not serve it, or empty.
+	LeftOut string
+	// Asked: the servers were asked what they serve. Missing is why the Service of spec.existing does
+	// not exist, or empty.
+	Asked   bool
+	Missing string
+	Servers Servers
+	Rollout Rollout
+	// Lacked are the templates of which a server said that it lacks the version.
+	Lacked map[string]bool
+	// Served is for how long the target has been ready to take the APIService over.
+	Served time.Duration
+	// Unanswered is since when no ready pod answers its requests. Recovering is what it waits for after
+	// it was retired for that, or empty.
+	Unanswered debounce.Streak
+	Recovering string
+	// Alternative: every ready pod answers another registered version of the group. OtherServed: the
+	// servers serve another version of the group that the spec names. Elsewhere: a version of the group
+	// is registered for other servers.
+	Alternative, OtherServed, Elsewhere bool
+	// PodsGone: the namespace of the pods behind the APIService is gone, or being deleted.
+	PodsGone bool
 	// Paused is why nothing of someone else is taken over for now.
 	Paused Pause
 	// OtherMoves is another APIService that moves, OtherTrial one of the group that is on trial, and
@@ -48,8 +69,10 @@ type Version struct {
 	Contest *Contest
 	// Applied: the APIService was compared with what we want since the reconciliation began.
 	Applied bool
-	// Succeeding is for how long requests to an APIService on trial have succeeded.
+	// Succeeding is for how long requests to an APIService on trial have succeeded, and Failing since
+	// when they fail.
 	Succeeding time.Duration
+	Failing    debounce.Streak
 
 	// Of a version that is removed.
 
@@ -62,6 +85,10 @@ type Version struct {
 
 	Holder *Holder
 	Reach  *Reach
+	// Consumers: clients keep a version that the spec does not name, or it is not known yet who uses it.
+	Consumers *bool
+	// PreviousReady: the previous owner is ready to get requests again.
+	PreviousReady *bool
 	// Successor is the MetricsBackend that is about to take it over, or empty.
 	Successor *string
 	// Discovery is what the end of the version in discovery waits for, or empty.
@@ -71,6 +98,10 @@ type Version struct {
 	// Previous is the Service of the previous owner.
 	Previous *PreviousService
 }
+
+// Rollout is the state of our pods' Deployment. Finished: every pod is available and of the newest
+// revision. Stuck: something keeps it from progressing.
+type Rollout struct{ Finished, Stuck bool }
 
 // Pause is why nothing of someone else is taken over, and for how long; the zero value is none.
 type Pause struct {
@@ -113,6 +144,10 @@ func (v *Version) knows(n Need) bool {
 		return v.Holder != nil
 	case NeedReach:
 		return v.Reach != nil
+	case NeedConsumers:
+		return v.Consumers != nil
+	case NeedPreviousEndpoints:
+		return v.PreviousReady != nil
 	case NeedSuccessor:
 		return v.Successor != nil
 	case NeedDiscovery:
