@@ -16,10 +16,10 @@
 //   - several operators in one cluster: installation.go (package installation)
 //   - the spec: validate.go, versions.go (the API versions that it names), conflict.go
 //     (versions that two backends name)
-//   - APIServices: ownership.go (whose they are), target.go (where they point to),
-//     register.go, adopt.go (takes one over), contest.go (another manager changes it
-//     back), verify.go (requests through it), retire.go (deletes it), restore.go and
-//     previousowner.go (hand it back)
+//   - APIServices: package lifecycle decides about each of them, and target.go says whose
+//     and where they are. ownership.go, register.go, adopt.go (takes one over), contest.go
+//     (another manager changes it back), verify.go (requests through it), retire.go
+//     (deletes it) and restore.go (hands it back) observe, and do what was decided
 //   - what is deployed: deploy.go, certificates.go (package certificates), rollout.go,
 //     startfailure.go
 //   - pods and their answers: pod.go (and its status), probe.go, failing.go; existing.go and
