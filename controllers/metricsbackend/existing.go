@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
@@ -32,6 +33,7 @@ func (r *Reconciler) probeExisting(ctx context.Context, s *reconcileState) error
 	}
 	s.probed.existing = found
 	if found.missing {
+		s.retireByAnswers(klog.FromContext(ctx))
 		s.handleMissingService()
 		return nil
 	}
@@ -45,6 +47,7 @@ func (r *Reconciler) probeExisting(ctx context.Context, s *reconcileState) error
 	failed := found.servers().Failed()
 	failing := s.history.streaks.Observe(stateKey{state: probeFailing}, failed != nil)
 	s.probed.transient = failed != nil && found.firstUntrusted() == nil && s.isTransient(v1alpha1.ConditionServingReady, failing, servingGrace)
+	s.retireByAnswers(klog.FromContext(ctx))
 	// A failure within its grace period keeps the known results.
 	if !s.probed.transient || found.target.InsecureSkipTLSVerify {
 		s.setResult(v1alpha1.ConditionCertificatesValid, found.certificatesValid(s.canProbe()))

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -64,6 +65,7 @@ func (r *Reconciler) probe(ctx context.Context, s *reconcileState) error {
 	}
 	s.rememberLacking(versions)
 	s.countUnanswered()
+	s.retireByAnswers(klog.FromContext(ctx))
 	s.evaluateAnswers()
 	if s.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue {
 		s.reportFailingRequests()
@@ -153,6 +155,27 @@ func (s *reconcileState) servers() lifecycle.Servers {
 		}
 	}
 	return all
+}
+
+// retireByAnswers marks the registered versions that are to be retired by what the servers answered.
+func (s *reconcileState) retireByAnswers(logger klog.Logger) {
+	for _, name := range s.registeredNames() {
+		gv, ok := versionOf(name)
+		if !ok || s.isRetiring(gv) {
+			continue
+		}
+		v := s.version(gv)
+		s.observeServers(v)
+		d := lifecycle.Decide(v)
+		if d.Action != lifecycle.Retire {
+			continue
+		}
+		logger.Info("Taking a version out of discovery", "apiService", name, "why", d.Note)
+		if v.IsUnanswered() {
+			s.history.streaks.Observe(stateKey{state: retiredForFailing, name: gv.String()}, true)
+		}
+		s.requestRetirement(gv, d.Note)
+	}
 }
 
 // evaluateAnswers adds the pods' answers to ServingReady.

@@ -94,9 +94,6 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 		s.setStalled(&stalledError{d.Reason, d.Waits})
 	}
 	switch {
-	case d.Action == lifecycle.Retire:
-		result.pending = append(result.pending, name+" ("+d.Note+")")
-		return nil
 	case d.Waits == "":
 		result.registered = append(result.registered, name)
 		return nil
@@ -252,12 +249,6 @@ func (r *Reconciler) write(ctx context.Context, s *reconcileState, v *lifecycle.
 		return r.apply(ctx, s, v, lifecycle.IsUnverified(v.Live))
 	case lifecycle.Move:
 		return r.adoptAPIService(ctx, s, v, d)
-	case lifecycle.Retire:
-		klog.FromContext(ctx).Info("Taking a version out of discovery", "apiService", v.Name, "why", d.Note)
-		if v.IsUnanswered() {
-			s.history.streaks.Observe(stateKey{state: retiredForFailing, name: v.GV.String()}, true)
-		}
-		s.requestRetirement(v.GV, d.Note)
 	case lifecycle.EndTrial:
 		return r.endTrial(ctx, s, v.Live)
 	}

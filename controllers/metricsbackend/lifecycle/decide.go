@@ -156,7 +156,5 @@ func Decide(v *Version) Decision {
 	return Decision{State: state}
 }
 
+// transitions is the table, in the order in which it is tried.
 var transitions = slices.Concat(leaving, registering, retiring)
-
-// Transitions returns the table, in the order in which it is tried.
-func Transitions() []Transition { return slices.Clone(transitions) }

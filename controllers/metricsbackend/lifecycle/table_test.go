@@ -16,7 +16,7 @@ import (
 // rows returns the table of docs/lifecycle.md as the code has it.
 func rows() []string {
 	var rows []string
-	for _, t := range Transitions() {
+	for _, t := range transitions {
 		var from []string
 		for _, s := range t.From {
 			from = append(from, string(s))
