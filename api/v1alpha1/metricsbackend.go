@@ -213,29 +213,56 @@ type InstallationStatus struct {
 }
 
 // APIServiceState is the state of an API version.
-// +kubebuilder:validation:Enum=Pending;Registered;Available;Retiring
+// +kubebuilder:validation:Enum=Pending;Canary;Moving;Trial;Registered;Available;Kept;Contested;Retiring;Restoring
 type APIServiceState string
 
 const (
 	// APIServicePending means that the version is desired, but not every ready pod serves it yet.
 	APIServicePending APIServiceState = "Pending"
+	// APIServiceCanary means that it is being checked whether every kube-apiserver reaches the pods,
+	// before an APIService is taken over.
+	APIServiceCanary APIServiceState = "Canary"
+	// APIServiceMoving means that its APIService is about to point to another Service.
+	APIServiceMoving APIServiceState = "Moving"
+	// APIServiceTrial means that its APIService was taken over, which is final once requests have
+	// succeeded for a while.
+	APIServiceTrial APIServiceState = "Trial"
 	// APIServiceRegistered means that its APIService exists, but the aggregator does not report it
 	// available yet.
 	APIServiceRegistered APIServiceState = "Registered"
 	// APIServiceAvailable means that the aggregator reports its APIService available.
 	APIServiceAvailable APIServiceState = "Available"
+	// APIServiceKept means that the spec no longer names the version, and clients still use it.
+	APIServiceKept APIServiceState = "Kept"
+	// APIServiceContested means that another field manager keeps changing its APIService back.
+	APIServiceContested APIServiceState = "Contested"
 	// APIServiceRetiring means that its APIService is being removed; pods serve the version until
 	// that is confirmed.
 	APIServiceRetiring APIServiceState = "Retiring"
+	// APIServiceRestoring means the same, while its APIService is handed back to its previous owner.
+	APIServiceRestoring APIServiceState = "Restoring"
 )
+
+// IsRetiring reports whether the version is being removed.
+func (s APIServiceState) IsRetiring() bool {
+	return s == APIServiceRetiring || s == APIServiceRestoring
+}
+
+// IsPending reports whether the version has no APIService of the backend yet.
+func (s APIServiceState) IsPending() bool {
+	return s == "" || s == APIServicePending || s == APIServiceCanary
+}
 
 // APIServiceStatus is the state of one API version.
 type APIServiceStatus struct {
 	// Name of the APIService: VERSION.GROUP.
 	Name string `json:"name"`
-	// Pending: not every ready pod serves the version yet. Registered: its APIService
-	// exists. Available: the aggregator reports it available. Retiring: it is being
-	// removed.
+	// Pending: not every ready pod serves the version yet. Canary: kube-apiservers are being
+	// checked for reaching the pods. Moving: its APIService is about to point to another
+	// Service. Trial: it was taken over, not finally yet. Registered: its APIService exists.
+	// Available: the aggregator reports it available. Kept: the spec no longer names it, and
+	// clients use it. Contested: another field manager keeps changing it back. Retiring: it is
+	// being removed. Restoring: it is being handed back to its previous owner.
 	State APIServiceState `json:"state"`
 	// Why it is in that state, unless that is obvious.
 	// +optional

@@ -157,7 +157,7 @@ func backendOf(kind string, backends []v1alpha1.MetricsBackend) (string, *proble
 func registered(backend *v1alpha1.MetricsBackend, suffix string) int {
 	n := 0
 	for _, service := range backend.Status.APIServices {
-		if strings.HasSuffix(service.Name, suffix) && service.State != v1alpha1.APIServicePending {
+		if strings.HasSuffix(service.Name, suffix) && !service.State.IsPending() {
 			n++
 		}
 	}

@@ -76,7 +76,7 @@ func TestRemovalWaitsForConsumers(t *testing.T) {
 	fc.wantCondition(v1alpha1.ConditionConsumersCompatible, "", "",
 		"v1beta1.metrics.k8s.io is no longer in spec.resourceMetrics.versions", "the HPA controller, kube-controller-manager",
 		`kubectl patch metricsbackend cluster --type=merge -p '{"spec":{"resourceMetrics":{"removeDespiteConsumers":["v1beta1"]}}}'`)
-	if state := fc.state(v1beta1Name); state != v1alpha1.APIServiceAvailable {
+	if state := fc.state(v1beta1Name); state != v1alpha1.APIServiceKept {
 		t.Errorf("state of the version that is kept: %q", state)
 	}
 

@@ -66,12 +66,12 @@ func versionTransitions(before, after *v1alpha1.MetricsBackendStatus) []transiti
 		switch {
 		case isRegistered(service.State) && !isRegistered(was):
 			add(name, "VersionRegistered", "Register", "registered APIService "+name)
-		case service.State == v1alpha1.APIServiceRetiring && was != v1alpha1.APIServiceRetiring:
+		case service.State.IsRetiring() && !was.IsRetiring():
 			add(name, "VersionRetiring", "Retire", "removing APIService "+name+": "+service.Message)
 		}
 	}
 	for _, service := range before.APIServices {
-		if service.State == v1alpha1.APIServiceRetiring && storedVersion(after, service.Name).State != v1alpha1.APIServiceRetiring {
+		if service.State.IsRetiring() && !storedVersion(after, service.Name).State.IsRetiring() {
 			add(service.Name, "VersionRetired", "Retire", service.Name+" is out of discovery")
 		}
 	}
@@ -79,7 +79,7 @@ func versionTransitions(before, after *v1alpha1.MetricsBackendStatus) []transiti
 }
 
 func isRegistered(state v1alpha1.APIServiceState) bool {
-	return state == v1alpha1.APIServiceRegistered || state == v1alpha1.APIServiceAvailable
+	return !state.IsPending() && !state.IsRetiring()
 }
 
 // conditionTransition returns the event for a condition that changed its status, or its

@@ -53,7 +53,7 @@ func (s *reconcileState) isInDiscovery(gv schema.GroupVersion) bool {
 }
 
 func (s *reconcileState) isRetiring(gv schema.GroupVersion) bool {
-	return s.apiServices[apiServiceName(gv)].State == v1alpha1.APIServiceRetiring
+	return s.apiServices[apiServiceName(gv)].State.IsRetiring()
 }
 
 // hasAlternative reports whether every ready pod answers another registered version of

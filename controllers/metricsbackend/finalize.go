@@ -86,7 +86,7 @@ func (r *Reconciler) removeVersions(ctx context.Context, s *reconcileState) (str
 		retiring(name)
 	}
 	for _, known := range s.storedStatus.APIServices {
-		if known.State != v1alpha1.APIServicePending {
+		if !known.State.IsPending() {
 			retiring(known.Name)
 		}
 	}

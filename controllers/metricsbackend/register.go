@@ -74,7 +74,7 @@ type registrationResult struct {
 
 func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv schema.GroupVersion, result *registrationResult) error {
 	name := apiServiceName(gv)
-	if s.apiServices[name].State == v1alpha1.APIServiceRetiring {
+	if s.apiServices[name].State.IsRetiring() {
 		result.pending = append(result.pending, name+" ("+s.apiServices[name].Message+")")
 		return nil
 	}
@@ -85,6 +85,7 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 	if err != nil {
 		return err
 	}
+	s.versions.decided[name] = d.State
 	if d.Moves {
 		result.moving = name
 	}
@@ -103,7 +104,11 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 		result.pending = append(result.pending, name+" ("+d.Waits+")")
 	}
 	if s.registered[name] == nil {
-		s.setVersionState(gv, v1alpha1.APIServicePending, d.Waits)
+		state := v1alpha1.APIServicePending
+		if d.State == lifecycle.Canary {
+			state = v1alpha1.APIServiceCanary
+		}
+		s.setVersionState(gv, state, d.Waits)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func (r *Reconciler) retire(ctx context.Context, s *reconcileState) error {
 	fresh := false
 	for _, name := range s.registeredNames() {
 		gv, ok := versionOf(name)
-		if !ok || storedVersion(&s.storedStatus, name).State == v1alpha1.APIServiceRetiring {
+		if !ok || storedVersion(&s.storedStatus, name).State.IsRetiring() {
 			continue
 		}
 		v := s.version(gv)
@@ -104,7 +104,7 @@ func (r *Reconciler) podsGone(ctx context.Context, s *reconcileState, service *a
 func (s *reconcileState) intents() []v1alpha1.APIServiceStatus {
 	return slices.DeleteFunc(slices.Clone(s.storedStatus.APIServices), func(known v1alpha1.APIServiceStatus) bool {
 		_, ok := versionOf(known.Name)
-		return !ok || known.State != v1alpha1.APIServiceRetiring
+		return !ok || !known.State.IsRetiring()
 	})
 }
 
@@ -113,7 +113,7 @@ func (s *reconcileState) intents() []v1alpha1.APIServiceStatus {
 func (s *reconcileState) waitRetiring(state string) error {
 	var names []string
 	for name, version := range s.apiServices {
-		if version.State == v1alpha1.APIServiceRetiring {
+		if version.State.IsRetiring() {
 			names = append(names, name)
 		}
 	}
@@ -130,11 +130,14 @@ func (r *Reconciler) retireVersions(ctx context.Context, s *reconcileState, name
 	var written []*lifecycle.Version
 	for _, name := range names {
 		v := &lifecycle.Version{Name: name, Ours: s.ours(), Retires: true}
-		needs, waits, err := r.advance(ctx, s, v)
-		if err != nil || waits != "" {
-			return waits, err
+		d, err := r.advance(ctx, s, v)
+		if d.State == lifecycle.Restoring {
+			s.apiServices[name] = v1alpha1.APIServiceStatus{Name: name, State: v1alpha1.APIServiceRestoring, Message: s.apiServices[name].Message}
 		}
-		if needs != "" || v.Live == nil {
+		if err != nil || d.Waits != "" {
+			return d.Waits, err
+		}
+		if d.Needs != "" || v.Live == nil {
 			written = append(written, v)
 		}
 		delete(s.registered, name)
@@ -155,23 +158,23 @@ func (r *Reconciler) retireVersions(ctx context.Context, s *reconcileState, name
 }
 
 // advance takes the steps of a version that is being retired, until it waits, or until only every
-// kube-apiserver has to follow, which needs names.
-func (r *Reconciler) advance(ctx context.Context, s *reconcileState, v *lifecycle.Version) (needs lifecycle.Need, waits string, err error) {
+// kube-apiserver has to follow, which the decision needs.
+func (r *Reconciler) advance(ctx context.Context, s *reconcileState, v *lifecycle.Version) (d lifecycle.Decision, err error) {
 	if err := r.readAPIService(ctx, v); err != nil {
-		return "", "", err
+		return d, err
 	}
 	for {
-		d := lifecycle.Decide(v)
+		d = lifecycle.Decide(v)
 		switch {
 		case d.Needs == lifecycle.NeedDiscovery, d.Needs == lifecycle.NeedRouting, d.Waits != "", d.State == lifecycle.Gone:
-			return d.Needs, d.Waits, nil
+			return d, nil
 		case d.Needs != "":
 			err = r.observeVersion(ctx, s, v, d.Needs)
 		default:
 			err = r.act(ctx, s, v, d)
 		}
 		if err != nil {
-			return "", "", err
+			return d, err
 		}
 	}
 }

@@ -62,12 +62,12 @@ func (r *Reconciler) retireAllOnce(ctx context.Context) error {
 			if !s.ours().PointsToPods(s.registered[name]) {
 				continue // its target stays
 			}
-			_, waits, err := r.advance(ctx, s, &lifecycle.Version{Name: name, Ours: s.ours(), Retires: true, Successor: new(string)})
+			d, err := r.advance(ctx, s, &lifecycle.Version{Name: name, Ours: s.ours(), Retires: true, Successor: new(string)})
 			switch {
 			case err != nil:
 				errs = append(errs, err)
-			case waits != "":
-				errs = append(errs, errors.New(waits))
+			case d.Waits != "":
+				errs = append(errs, errors.New(d.Waits))
 			}
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/certificates"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
@@ -72,6 +73,8 @@ type versionDecisions struct {
 	desired []schema.GroupVersion
 	// conflicts are in the order in which they were found.
 	conflicts []versionConflict
+	// decided are the states in which versions are, by APIService name.
+	decided map[string]lifecycle.State
 	// kept are registered versions that the spec no longer names and that stay for their
 	// clients, by APIService name; false until pods reported their clients.
 	kept map[string]bool
@@ -127,7 +130,7 @@ func (r *Reconciler) newState(cached *v1alpha1.MetricsBackend) *reconcileState {
 		history:      r.history(backend.Name),
 		apiServices:  map[string]v1alpha1.APIServiceStatus{},
 		versions: versionDecisions{
-			desired: desiredVersions(spec), kept: map[string]bool{},
+			desired: desiredVersions(spec), kept: map[string]bool{}, decided: map[string]lifecycle.State{},
 		},
 		probed: probeState{recovering: map[schema.GroupVersion]string{}},
 		serving: manifests.Serving{

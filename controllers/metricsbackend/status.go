@@ -200,17 +200,6 @@ func (s *reconcileState) sortedAPIServices() []v1alpha1.APIServiceStatus {
 	})
 }
 
-// availableVersions returns the available versions in short form.
-func (s *reconcileState) availableVersions() []string {
-	var versions []string
-	for _, service := range s.sortedAPIServices() {
-		if gv, ok := versionOf(service.Name); ok && service.State == v1alpha1.APIServiceAvailable {
-			versions = append(versions, shortVersion(gv))
-		}
-	}
-	return versions
-}
-
 // keepTransitionTimes restores the transition times of conditions that changed and
 // changed back within this pass, so that the status does not differ.
 func (s *reconcileState) keepTransitionTimes() {

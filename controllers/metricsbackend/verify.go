@@ -6,6 +6,7 @@ package metricsbackend
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,7 +37,7 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 			broken = append(broken, defect{gv, v1alpha1.ReasonDependencyNotReady, "is not registered yet"})
 			continue
 		}
-		retiring := s.apiServices[live.Name].State == v1alpha1.APIServiceRetiring
+		retiring := s.apiServices[live.Name].State.IsRetiring()
 		d := r.findDefect(ctx, s, gv, live)
 		if d == nil {
 			d = absent[gv]
@@ -56,7 +57,7 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 		switch {
 		case d != nil && !retiring:
 			broken = append(broken, *d)
-			s.setVersionState(gv, stateOf(live), d.message)
+			s.setVersionState(gv, s.stateOf(live, false), d.message)
 		case retiring:
 			broken = append(broken, defect{gv, v1alpha1.ReasonRetiring, "is being removed from discovery"})
 		default:
@@ -65,10 +66,10 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 			if c := s.conflict(live.Name); c != nil {
 				message = c.message
 			}
-			s.setVersionState(gv, v1alpha1.APIServiceAvailable, message)
+			s.setVersionState(gv, s.stateOf(live, true), message)
 		}
 	}
-	s.backend.Status.RegisteredVersions = strings.Join(s.availableVersions(), ", ")
+	s.backend.Status.RegisteredVersions = strings.Join(shortVersions(available), ", ")
 	switch {
 	case len(s.versions.desired) == 0:
 		s.setCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonDependencyNotReady,
@@ -197,8 +198,15 @@ func (s *reconcileState) requiredConnections() string {
 	return v1alpha1.RequiredConnections(s.spec.Serving.Endpoints())
 }
 
-func stateOf(service *apiregistrationv1.APIService) v1alpha1.APIServiceState {
-	if helper.IsAPIServiceConditionTrue(service, apiregistrationv1.Available) {
+// stateOf returns the state of a registered version for the status. answers says that requests
+// succeed.
+func (s *reconcileState) stateOf(service *apiregistrationv1.APIService, answers bool) v1alpha1.APIServiceState {
+	switch decided := s.versions.decided[service.Name]; {
+	case slices.Contains(s.keptNames(), service.Name):
+		return v1alpha1.APIServiceKept
+	case decided == lifecycle.Canary, decided == lifecycle.Moving && !s.ours().PointsToTarget(service), decided == lifecycle.Trial, decided == lifecycle.Contested:
+		return v1alpha1.APIServiceState(decided)
+	case answers, helper.IsAPIServiceConditionTrue(service, apiregistrationv1.Available):
 		return v1alpha1.APIServiceAvailable
 	}
 	return v1alpha1.APIServiceRegistered
@@ -242,7 +250,7 @@ func (r *Reconciler) missingFromDiscovery(ctx context.Context, s *reconcileState
 // isDefectTransient reports whether a defect is within its grace period. Only failing
 // requests have one here; kube-apiserver and maxAge have their own.
 func (s *reconcileState) isDefectTransient(gv schema.GroupVersion, d *defect) bool {
-	brief := d != nil && (d.reason == v1alpha1.ReasonRequestFailed || d.reason == v1alpha1.ReasonProgressing && storedVersion(&s.storedStatus, apiServiceName(gv)).State == v1alpha1.APIServiceAvailable)
+	brief := d != nil && (d.reason == v1alpha1.ReasonRequestFailed || d.reason == v1alpha1.ReasonProgressing && slices.Contains(strings.Split(s.storedStatus.RegisteredVersions, ", "), shortVersion(gv)))
 	streak := s.history.streaks.Observe(stateKey{state: versionUnavailable, name: gv.String()}, brief)
 	if !brief {
 		return false

@@ -88,9 +88,13 @@ func versionOf(name string) (schema.GroupVersion, bool) {
 func apiServiceName(gv schema.GroupVersion) string { return manifests.APIServiceName(gv) }
 
 func joinVersions(versions []schema.GroupVersion) string {
+	return strings.Join(shortVersions(versions), " and ")
+}
+
+func shortVersions(versions []schema.GroupVersion) []string {
 	var names []string
 	for _, gv := range versions {
 		names = append(names, shortVersion(gv))
 	}
-	return strings.Join(names, " and ")
+	return names
 }

@@ -135,7 +135,7 @@ func notServedByExisting(backend *v1alpha1.MetricsBackend, name string) bool {
 		return false
 	}
 	return slices.ContainsFunc(backend.Status.APIServices, func(s v1alpha1.APIServiceStatus) bool {
-		return s.Name == name && s.State == v1alpha1.APIServicePending
+		return s.Name == name && s.State.IsPending()
 	})
 }
 
