@@ -11,17 +11,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/metricsbackend/metrics-backend-operator/client"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
@@ -68,11 +64,6 @@ func watchMetrics(t *testing.T) {
 		}
 		outcome.Measure(t, "a stream that kube-apiserver would cut off at 60 s ends", held.lasted, 59*time.Second)
 		t.Logf("%d points, clean end after %s", held.points, held.lasted.Round(time.Second))
-	})
-	t.Run("custom, by the client without /watch/", func(t *testing.T) {
-		t.Parallel()
-		waitForMetric(t, custom+pods)
-		resumeWatch(t)
 	})
 }
 
@@ -146,63 +137,4 @@ func holdWatch(ctx context.Context, path string) (held heldWatch) {
 			return held
 		}
 	}
-}
-
-// withoutPrefix is a server that does not know the prefix /watch/.
-type withoutPrefix struct {
-	http.RoundTripper
-	mu      sync.Mutex
-	watches []time.Time
-}
-
-func (w *withoutPrefix) RoundTrip(r *http.Request) (*http.Response, error) {
-	if strings.Contains(r.URL.Path, "/watch/") {
-		return &http.Response{StatusCode: http.StatusNotFound, Status: "404 Not Found", Header: http.Header{}, Body: http.NoBody, Request: r}, nil
-	}
-	if r.URL.Query().Get("watch") == "true" {
-		w.mu.Lock()
-		w.watches = append(w.watches, time.Now())
-		w.mu.Unlock()
-	}
-	return w.RoundTripper.RoundTrip(r)
-}
-
-// resumeWatch has client/ resume watches that end within a minute, without a poll.
-func resumeWatch(t *testing.T) {
-	config := rest.CopyConfig(suite.config)
-	transport := &withoutPrefix{}
-	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
-		transport.RoundTripper = rt
-		return transport
-	})
-	values, err := client.Custom(config, client.CustomMetric{
-		Resource: schema.GroupResource{Resource: "pods"}, Namespace: shop, Metric: "checkout_requests_per_second",
-	}, client.Options{LabelSelector: "app=cart"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), min(watchWindow(t), 150*time.Second))
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- values.Run(ctx) }()
-	points, last, gap := 0, time.Now(), time.Duration(0)
-	for change := range values.Changes() {
-		if change.Type == client.Updated {
-			points++
-			gap, last = max(gap, time.Since(last)), time.Now()
-		}
-	}
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	transport.mu.Lock()
-	defer transport.mu.Unlock()
-	if status := values.Status(); status.Mode != client.Watching {
-		t.Errorf("status %+v", status)
-	}
-	if len(transport.watches) < 2 || points < 2 {
-		outcome.Unsafe(t, "%d watches, %d points", len(transport.watches), points)
-	}
-	outcome.Measure(t, "longest gap between values across resumed watches", max(gap, time.Since(last)), mostGap)
-	t.Logf("%d points by %d watches", points, len(transport.watches))
 }

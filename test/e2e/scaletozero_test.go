@@ -9,7 +9,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,4 +76,32 @@ func scalesTo(t *testing.T, replicas int32, when string) {
 		return nil
 	})
 	t.Logf("%d replicas %s, after %s", replicas, when, time.Since(began).Round(time.Second))
+}
+
+// setMetrics gives the selected pods these metrics instead of those that they have, and returns the pods.
+func setMetrics(t *testing.T, namespace, selector, lines string) []corev1.Pod {
+	t.Helper()
+	pods, err := suite.core.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		outcome.Eventually(t, time.Minute, "set the metrics of "+pod.Name, func(ctx context.Context) error {
+			request, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://"+pod.Status.PodIP+":8080/metrics", strings.NewReader(lines))
+			if err != nil {
+				return err
+			}
+			answer, err := http.DefaultClient.Do(request)
+			if err != nil {
+				return err
+			}
+			_ = answer.Body.Close()
+			if answer.StatusCode != http.StatusOK {
+				return fmt.Errorf("%s", answer.Status)
+			}
+			return nil
+		})
+	}
+	return pods.Items
 }
