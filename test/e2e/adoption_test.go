@@ -33,8 +33,8 @@ func TestBrokenAdoptions(t *testing.T) {
 	t.Cleanup(func() { _, _ = run("kubectl", "delete", "metricsbackends", "--all", "--timeout=180s") })
 	cases := []struct {
 		name string
-		// breaks prepares the cluster and the spec.
-		breaks func(*testing.T, *v1alpha1.MetricsBackendSpec)
+		// breaks prepares the spec.
+		breaks func(*v1alpha1.MetricsBackendSpec)
 		// started: pods become ready, so that the fault can be made.
 		started           func(*testing.T)
 		condition, reason string
@@ -45,20 +45,8 @@ func TestBrokenAdoptions(t *testing.T) {
 			condition: v1alpha1.ConditionStalled, status: metav1.ConditionTrue, reason: v1alpha1.ReasonPodsUnreachable,
 		},
 		{
-			name: "the certificate is of another authority",
-			breaks: func(t *testing.T, spec *v1alpha1.MetricsBackendSpec) {
-				provideCertificate(t, "of-another-authority")
-				provideCertificate(t, "another-authority")
-				replaceAuthority(t, "of-another-authority", "another-authority")
-				spec.Serving.Certificates = v1alpha1.CertificatesSpec{
-					Mode: v1alpha1.CertificatesSecret, Secret: &v1alpha1.CertificateSecret{Name: "of-another-authority"},
-				}
-			},
-			condition: v1alpha1.ConditionCertificatesValid, status: metav1.ConditionFalse, reason: v1alpha1.ReasonCertificateMismatch,
-		},
-		{
 			name: "the image cannot be pulled",
-			breaks: func(_ *testing.T, spec *v1alpha1.MetricsBackendSpec) {
+			breaks: func(spec *v1alpha1.MetricsBackendSpec) {
 				spec.Serving.Image = "registry.invalid/metrics-backend/serving:none"
 			},
 			condition: v1alpha1.ConditionServingReady, status: metav1.ConditionFalse, reason: v1alpha1.ReasonRolloutFailed,
@@ -72,7 +60,7 @@ func TestBrokenAdoptions(t *testing.T) {
 				backend.Spec.Adoption = v1alpha1.AdoptionIfUnavailable
 			}
 			if tc.breaks != nil {
-				tc.breaks(t, &backend.Spec)
+				tc.breaks(&backend.Spec)
 			}
 			createUntilEnd(t, backend)
 			if tc.started != nil {
@@ -198,20 +186,4 @@ func componentPID(t *testing.T, name string) string {
 	}
 	t.Fatalf("test/cluster status has no %s (%v):\n%s", name, err, out)
 	return ""
-}
-
-// replaceAuthority puts the authority of another Secret into a Secret, which then does not verify its certificate.
-func replaceAuthority(t *testing.T, name, of string) {
-	t.Helper()
-	secret, other := &corev1.Secret{}, &corev1.Secret{}
-	if err := suite.client.Get(t.Context(), ctrlclient.ObjectKey{Namespace: namespace, Name: name}, secret); err != nil {
-		t.Fatal(err)
-	}
-	if err := suite.client.Get(t.Context(), ctrlclient.ObjectKey{Namespace: namespace, Name: of}, other); err != nil {
-		t.Fatal(err)
-	}
-	secret.Data[v1alpha1.SecretKeyCA] = other.Data[v1alpha1.SecretKeyCA]
-	if err := suite.client.Update(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -150,15 +150,6 @@ func TestKubectlExplainMetrics(t *testing.T) {
 	})
 }
 
-// A pod that does not exist is not found, in the words that clients know.
-func TestUnknownPod(t *testing.T) {
-	requireBackend(t)
-	out, err := run("kubectl", "get", "--raw", "/apis/metrics.k8s.io/v1/namespaces/default/pods/no-such-pod")
-	if want := `pods "no-such-pod" not found`; err == nil || !strings.Contains(out, want) {
-		t.Errorf("want %s, got %v: %s", want, err, out)
-	}
-}
-
 // The roles view and edit may read pod metrics, and nobody else may.
 func TestReaderRoles(t *testing.T) {
 	requireBackend(t)

@@ -6,15 +6,17 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // A version that leaves the spec stays for the clients that used it, and says for
@@ -61,58 +63,39 @@ func TestVersionDroppedAndAdded(t *testing.T) {
 	load.finish(t, "while v1 went and came")
 }
 
-// Another port rolls the pods. Pods of both ports are endpoints of the Service
-// meanwhile, and no request fails.
-func TestServingPortChanged(t *testing.T) {
-	requireBackend(t)
-	restoreBackend(t)
-	load := startTraffic(t, trafficPaths...)
-	for _, port := range []*int32{ptr.To[int32](10443), nil} {
-		editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Port = port })
-		waitReady(t)
-		var pods corev1.PodList
-		if err := suite.client.List(t.Context(), &pods, serving()...); err != nil {
-			t.Fatal(err)
-		}
-		for _, pod := range pods.Items {
-			if got, want := pod.Spec.Containers[0].Ports[0].ContainerPort, ptr.Deref(port, 10250); got != want && pod.DeletionTimestamp == nil {
-				t.Errorf("pod %s has port %d, want %d", pod.Name, got, want)
-			}
-		}
-	}
-	load.finish(t, "while the port of the serving pods changed")
-}
-
-// A Secret that does not exist stalls the backend with a message that names it,
-// nothing that works is touched, and the Secret's arrival ends it.
-func TestMissingSecretStalls(t *testing.T) {
-	requireBackend(t)
-	const secret = "e2e-pull-secret"
-	load := startTraffic(t, trafficPaths...)
-	changeBackend(t, func(spec *v1alpha1.MetricsBackendSpec) {
-		spec.Serving.ImagePullSecrets = []corev1.LocalObjectReference{{Name: secret}}
-	})
-	stalled := waitCondition(t, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretMissing)
-	if !strings.Contains(stalled.Message, secret) {
-		t.Errorf("the message does not name the Secret: %s", stalled.Message)
-	}
-	kubectl(t, "create", "secret", "docker-registry", secret, "-n", namespace,
-		"--docker-server=registry.example.com", "--docker-username=u", "--docker-password=p")
-	t.Cleanup(func() { _, _ = run("kubectl", "delete", "secret", secret, "-n", namespace, "--ignore-not-found") })
-	waitReady(t)
-	load.finish(t, "while a Secret was missing")
-}
-
-// Deleting the MetricsBackend removes everything, APIServices first, and
-// namespaces can be deleted while it happens.
+// Deleting the MetricsBackend removes everything, APIServices first, and namespaces can be deleted while it happens. Argo
+// CD prunes in the foreground: the garbage collector then deletes whatever an ownerReference points to at once. Children
+// have none, so that versions leave discovery while pods serve them, and no request gets a 5xx.
 func TestDeletion(t *testing.T) {
 	requireBackend(t)
+	load := startTraffic(t, trafficPaths...)
 	kubectl(t, "create", "namespace", "e2e-canary")
-	kubectl(t, "delete", "metricsbackend", backendName, "--wait=false")
+	outcome.Eventually(t, time.Minute, "requests are answered", func(context.Context) error {
+		load.mu.Lock()
+		defer load.mu.Unlock()
+		if load.answered < 50 || len(load.failures) > 0 {
+			return fmt.Errorf("%d answers, %d failures: %v", load.answered, len(load.failures), load.failures)
+		}
+		return nil
+	})
+	kubectl(t, "delete", "metricsbackend", backendName, "--cascade=foreground", "--wait=false")
 	kubectl(t, "delete", "namespace", "e2e-canary", "--timeout=120s")
 	kubectl(t, "wait", "--for=delete", "metricsbackend/"+backendName, "--timeout=120s")
-
 	nothingIsLeft(t)
+
+	total, failures := load.result()
+	notFound := 0
+	for _, failure := range failures {
+		// A version that is not registered answers 404, which tells a client so.
+		if strings.Contains(failure, "could not find the requested resource") {
+			notFound++
+			continue
+		}
+		outcome.Unsafe(t, "%s", failure)
+	}
+	if notFound == 0 || notFound == total {
+		t.Errorf("%d of %d requests got 404: the load was not there before and after", notFound, total)
+	}
 	// Later tests need this figure, and there is no backend now.
 	measureNamespaces(t)
 }

@@ -41,11 +41,10 @@ var table = map[Suite]map[Tier]string{
 	EndToEnd: {
 		Test: `
 			TestAPIServicesAreVerified TestKubectlTop TestBothVersionsAtOnce TestKubectlGet TestKubectlExplainMetrics
-			TestUnknownPod TestReaderRoles TestPriorityClassIsLimited TestServingPodDeletedUnderLoad TestDeletion
+			TestReaderRoles TestPriorityClassIsLimited TestServingPodDeletedUnderLoad TestDeletion
 			TestUpgradeAndRollbackBySpec TestUpgradeAndRollbackByImage TestWatch`,
 		Long: `
-			TestVersionDroppedAndAdded TestServingPortChanged TestMissingSecretStalls TestOperatorKilled
-			TestServingChildrenDeleted TestForegroundDeletion TestServingProcessKilled
+			TestVersionDroppedAndAdded TestOperatorKilled TestServingChildrenDeleted TestServingProcessKilled
 			TestKubeAPIServerKilled TestOperatorNamespaceDeleted TestManifestDeletedFirst TestSelfSignedKubelet
 			TestTakeover TestAlertsFire TestBrokenAdoptions TestRunbooks TestChart TestFlux TestPluginVerify TestHorizontalPodAutoscalerByWatch`,
 		Soak: `TestUpgradeAndRollbackBySpec TestUpgradeAndRollbackByImage TestWatch TestHorizontalPodAutoscalerByWatch`,
@@ -83,8 +82,7 @@ var table = map[Suite]map[Tier]string{
 // extraTests are end-to-end tests of the long tier of which each `make test` runs one. They need no further binaries,
 // and take at most 150 s.
 const extraTests = `
-	TestVersionDroppedAndAdded TestMissingSecretStalls TestOperatorKilled
-	TestServingChildrenDeleted TestForegroundDeletion TestServingProcessKilled TestKubeAPIServerKilled
+	TestVersionDroppedAndAdded TestOperatorKilled TestServingChildrenDeleted TestServingProcessKilled TestKubeAPIServerKilled
 	TestOperatorNamespaceDeleted TestSelfSignedKubelet TestPluginVerify`
 
 // limits are the time limits of the parts of a run. Those of the tier test add up to less than the 85 minutes after
