@@ -15,9 +15,7 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
 
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
@@ -63,44 +61,6 @@ func TestKubectlTop(t *testing.T) {
 		}
 		if !regexp.MustCompile(namespace + `\s+\S+\s+serving\s+\d+m\s+[1-9]\d*Mi`).MatchString(pods) {
 			return fmt.Errorf("no serving pod in:\n%s", pods)
-		}
-		return nil
-	})
-}
-
-// Typed clients of both versions see the same samples at once.
-func TestBothVersionsAtOnce(t *testing.T) {
-	requireBackend(t)
-	client, err := metricsclient.NewForConfig(suite.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	outcome.Eventually(t, 30*time.Second, "one sample seen through both versions", func(ctx context.Context) error {
-		v1, err := client.MetricsV1().NodeMetricses().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		v1beta1, err := client.MetricsV1beta1().NodeMetricses().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		if len(v1.Items) == 0 || len(v1.Items) != len(v1beta1.Items) {
-			return fmt.Errorf("%d nodes in v1, %d in v1beta1", len(v1.Items), len(v1beta1.Items))
-		}
-		a, b := v1.Items[0], v1beta1.Items[0]
-		if a.ResourceVersion == "" || a.ResourceVersion != b.ResourceVersion {
-			// Two replicas, or a scrape in between.
-			return fmt.Errorf("resourceVersion %q in v1, %q in v1beta1", a.ResourceVersion, b.ResourceVersion)
-		}
-		if a.Window != b.Window {
-			// Replicas scrape at moments of their own: the same newest sample, measured from another one.
-			return fmt.Errorf("window %s in v1, %s in v1beta1", a.Window.Duration, b.Window.Duration)
-		}
-		if !a.Usage.Cpu().Equal(*b.Usage.Cpu()) || !a.Usage.Memory().Equal(*b.Usage.Memory()) {
-			t.Fatalf("the same sample differs: %v in v1, %v in v1beta1", a.Usage, b.Usage)
-		}
-		if age := time.Since(a.Timestamp.Time); age > 90*time.Second {
-			t.Errorf("sample is %s old", age)
 		}
 		return nil
 	})

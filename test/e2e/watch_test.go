@@ -45,7 +45,6 @@ func TestWatch(t *testing.T) {
 		},
 		"conformance":    watchConformance,
 		"kubectl":        func(t *testing.T) { watchByKubectl(t, points) },
-		"informers":      func(t *testing.T) { watchByInformers(t, points) },
 		"custom metrics": customMetrics,
 		"dashboard":      queryDashboard,
 	}

@@ -40,7 +40,7 @@ const (
 var table = map[Suite]map[Tier]string{
 	EndToEnd: {
 		Test: `
-			TestAPIServicesAreVerified TestKubectlTop TestBothVersionsAtOnce TestKubectlGet TestKubectlExplainMetrics
+			TestAPIServicesAreVerified TestKubectlTop TestKubectlGet TestKubectlExplainMetrics
 			TestReaderRoles TestPriorityClassIsLimited TestServingPodDeletedUnderLoad TestDeletion
 			TestUpgradeAndRollbackBySpec TestUpgradeAndRollbackByImage TestWatch`,
 		Long: `
