@@ -63,13 +63,11 @@ type Sighting struct {
 	At time.Time
 }
 
-// Stream is a watch.
+// Stream is a watch of a client that lists first, as kubectl does: it sees what there is at the beginning once more, and
+// perhaps as another server has it.
 type Stream struct {
 	// Identify is the ID that a data point has in sightings.
 	Identify func(*Point) string
-	// Listed: the client lists before it watches, so that it sees what there is at the
-	// beginning once more, and perhaps as another server has it.
-	Listed bool
 	// In is how the names of its objects begin, where it is not of all of them.
 	In string
 }
@@ -110,7 +108,7 @@ func (s Stream) compare(points map[string][]*Point, server string, got []Sightin
 			} else {
 				others[id] = of
 			}
-			if s.Listed && p.servedAt(began) {
+			if p.servedAt(began) {
 				may[id] = append(may[id], p)
 			}
 		}

@@ -48,7 +48,7 @@ func watchByKubectl(t *testing.T, p *polls) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			args := append([]string{"get", "--watch"}, watch.args...)
-			s := &stream{resource: watch.resource, Stream: delivery.Stream{Identify: delivery.ByCells, Listed: true}}
+			s := &stream{resource: watch.resource, Stream: delivery.Stream{Identify: delivery.ByCells}}
 			if watch.events {
 				args, s.Identify = append(args, "--output-watch-events", "-o", eventLine), delivery.ByVersion
 			}

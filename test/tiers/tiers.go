@@ -41,7 +41,7 @@ var table = map[Suite]map[Tier]string{
 	EndToEnd: {
 		Test: `
 			TestAPIServicesAreVerified TestKubectlTop TestKubectlGet TestKubectlExplainMetrics
-			TestReaderRoles TestPriorityClassIsLimited TestServingPodDeletedUnderLoad TestDeletion
+			TestReaderRoles TestServingPodDeletedUnderLoad TestDeletion
 			TestUpgradeAndRollbackBySpec TestUpgradeAndRollbackByImage TestWatch`,
 		Long: `
 			TestVersionDroppedAndAdded TestOperatorKilled TestServingChildrenDeleted TestServingProcessKilled
