@@ -16,49 +16,24 @@ func TestFlags(t *testing.T) {
 		Autoscalers []int
 		Recordable  bool
 	}
+	contestants := []string{adapterDefaults, adapterRaised, servingName}
+	autoscalers := []int{10, 100, 1000}
 	for name, tc := range map[string]struct {
-		arguments []string
+		arguments string
 		want      settings
 	}{
-		"default": {
-			arguments: []string{"--prometheus-adapter", "a"},
-			want:      settings{[]string{adapterDefaults, adapterRaised, servingName}, []int{10, 100, 1000}, true},
-		},
-		"explicit defaults": {
-			arguments: []string{"--prometheus-adapter", "a", "--metrics", "100", "--interval", "15s"},
-			want:      settings{[]string{adapterDefaults, adapterRaised, servingName}, []int{10, 100, 1000}, true},
-		},
-		"more rounds": {
-			arguments: []string{"--prometheus-adapter", "a", "--rounds", "3"},
-			want:      settings{[]string{adapterDefaults, adapterRaised, servingName}, []int{10, 100, 1000}, true},
-		},
-		"other metrics": {
-			arguments: []string{"--prometheus-adapter", "a", "--metrics", "5"},
-			want:      settings{[]string{adapterDefaults, adapterRaised, servingName}, []int{10, 100, 1000}, false},
-		},
-		"other interval": {
-			arguments: []string{"--prometheus-adapter", "a", "--interval", "5s"},
-			want:      settings{[]string{adapterDefaults, adapterRaised, servingName}, []int{10, 100, 1000}, false},
-		},
-		"small": {
-			arguments: []string{"--prometheus-adapter", "a", "--scale", "small"},
-			want:      settings{[]string{adapterDefaults, adapterRaised, servingName}, []int{1000}, false},
-		},
-		"small, changed": {
-			arguments: []string{"--prometheus-adapter", "a", "--scale", "small", "--autoscalers", "5,6"},
-			want:      settings{[]string{adapterDefaults, adapterRaised, servingName}, []int{5, 6}, false},
-		},
-		"in order": {
-			arguments: []string{"--prometheus-adapter", "a", "--contestants", "serving,adapter"},
-			want:      settings{[]string{adapterDefaults, servingName}, []int{10, 100, 1000}, false},
-		},
-		"serving alone": {
-			arguments: []string{"--contestants", "serving"},
-			want:      settings{[]string{servingName}, []int{10, 100, 1000}, false},
-		},
+		"default":           {"--prometheus-adapter a", settings{contestants, autoscalers, true}},
+		"explicit defaults": {"--prometheus-adapter a --metrics 100 --interval 15s", settings{contestants, autoscalers, true}},
+		"more rounds":       {"--prometheus-adapter a --rounds 3", settings{contestants, autoscalers, true}},
+		"other metrics":     {"--prometheus-adapter a --metrics 5", settings{contestants, autoscalers, false}},
+		"other interval":    {"--prometheus-adapter a --interval 5s", settings{contestants, autoscalers, false}},
+		"small":             {"--prometheus-adapter a --scale small", settings{contestants, []int{1000}, false}},
+		"small, changed":    {"--prometheus-adapter a --scale small --autoscalers 5,6", settings{contestants, []int{5, 6}, false}},
+		"in order":          {"--prometheus-adapter a --contestants serving,adapter", settings{[]string{adapterDefaults, servingName}, autoscalers, false}},
+		"serving alone":     {"--contestants serving", settings{[]string{servingName}, autoscalers, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, err := parse(tc.arguments)
+			f, err := parse(strings.Fields(tc.arguments))
 			if err != nil {
 				t.Fatal(err)
 			}
