@@ -71,7 +71,7 @@ func run(ctx context.Context, o *options) error {
 	pods, directory := servingclient.NewClient(nil), servingclient.NewDirectory()
 	reconciler := metricsbackend.New(metricsbackend.Options{
 		Client:       mgr.GetClient(),
-		Live:         mgr.GetAPIReader(),
+		APIReader:    mgr.GetAPIReader(),
 		Events:       mgr.GetEventRecorder(v1alpha1.FieldOwner),
 		Pods:         pods,
 		Directory:    directory,

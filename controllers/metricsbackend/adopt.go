@@ -162,20 +162,18 @@ func (r *Reconciler) endTrial(ctx context.Context, s *reconcileState, live *apir
 // the adoption if they fail while its previous owner is there. It reports whether it did.
 func (r *Reconciler) confirmAdoption(ctx context.Context, s *reconcileState, gv schema.GroupVersion, live *apiregistrationv1.APIService, d *defect) (reverted bool, err error) {
 	streaks, name := s.history.streaks, live.Name
-	streaks.Observe(stateKey{state: adoptionSucceeding, name: name}, d == nil)
+	streaks.Set(stateKey{state: adoptionSucceeding, name: name}, d == nil)
 	if d != nil && d.reason == v1alpha1.ReasonAggregatorUnavailable {
 		// It may be the state before the adoption: only requests count.
 		d = r.requestDefect(ctx, s, gv)
 	}
 	v := s.version(gv)
-	v.Failing = streaks.Observe(stateKey{state: adoptionFailing, name: name}, d != nil && d.reason != v1alpha1.ReasonProgressing)
+	v.Failing = streaks.Set(stateKey{state: adoptionFailing, name: name}, d != nil && d.reason != v1alpha1.ReasonProgressing)
 	decision := lifecycle.Decide(v)
 	if decision.Needs == lifecycle.NeedPreviousEndpoints {
-		ready, err := r.previousReady(ctx, s, gv, live)
-		if err != nil {
+		if err := r.observeVersion(ctx, s, v, decision.Needs); err != nil {
 			return false, err
 		}
-		v.PreviousReady = &ready
 		decision = lifecycle.Decide(v)
 	}
 	back := "back with its previous owner"
@@ -207,10 +205,10 @@ func (r *Reconciler) confirmAdoption(ctx context.Context, s *reconcileState, gv 
 // previousReady reports whether the recorded owner of an APIService has ready endpoints. They are
 // only asked if they may not have answered before: from the operator's network they may be out of
 // reach.
-func (r *Reconciler) previousReady(ctx context.Context, s *reconcileState, gv schema.GroupVersion, live *apiregistrationv1.APIService) (bool, error) {
-	previous, err := lifecycle.ReadPreviousOwner(live)
+func (r *Reconciler) previousReady(ctx context.Context, s *reconcileState, v *lifecycle.Version) (bool, error) {
+	previous, err := lifecycle.ReadPreviousOwner(v.Live)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot revert an adoption", "apiService", live.Name)
+		klog.FromContext(ctx).Error(err, "Cannot revert an adoption", "apiService", v.Name)
 		return false, nil
 	}
 	found, err := r.readService(ctx, previous.Target())
@@ -218,7 +216,7 @@ func (r *Reconciler) previousReady(ctx context.Context, s *reconcileState, gv sc
 		return false, err
 	}
 	if s.spec.Adoption == v1alpha1.AdoptionIfUnavailable {
-		reason, _ := r.previousOwnerProblem(ctx, s, previous.Target(), gv)
+		reason, _ := r.previousOwnerProblem(ctx, s, previous.Target(), v.GV)
 		return reason == "", nil
 	}
 	return true, nil
@@ -228,7 +226,7 @@ func (r *Reconciler) previousReady(ctx context.Context, s *reconcileState, gv sc
 func (r *Reconciler) revertAdoption(ctx context.Context, s *reconcileState, live *apiregistrationv1.APIService) (bool, error) {
 	// The requests took seconds, in which the aggregator may have written its condition.
 	now := &apiregistrationv1.APIService{}
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(live), now); err != nil || !lifecycle.IsUnverified(now) || !s.ours().PointsToTarget(now) {
+	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(live), now); err != nil || !lifecycle.IsUnverified(now) || !s.ours().PointsToTarget(now) {
 		return false, client.IgnoreNotFound(err)
 	}
 	if err := r.handBack(ctx, s, now); err != nil {

@@ -84,8 +84,7 @@ func (r *Reconciler) successor(ctx context.Context, s *reconcileState, v *lifecy
 		return "", nil
 	}
 	others, err := r.otherClaims(ctx, s)
-	gv, _ := versionOf(v.Name)
-	claimant := find(others, func(other claim) bool { return slices.Contains(other.versions, gv) }).backend
+	claimant := find(others, func(other claim) bool { return slices.Contains(other.versions, v.GV) }).backend
 	if err != nil || claimant == nil || !readyToTakeOver(claimant) {
 		return "", err
 	}

@@ -32,7 +32,7 @@ import (
 
 // Prober probes single serving pods and endpoints.
 type Prober interface {
-	Ask(ctx context.Context, pod servingclient.Pod, versions []schema.GroupVersion) (*servingclient.Answer, error)
+	Probe(ctx context.Context, pod servingclient.Pod, versions []schema.GroupVersion) (*servingclient.Answer, error)
 }
 
 // Aggregator queries kube-apiservers about aggregated APIs.
@@ -49,10 +49,10 @@ type Aggregator interface {
 type Options struct {
 	// Client writes, and reads labelled objects from a cache.
 	Client client.Client
-	// Live reads around the cache.
-	Live   client.Reader
-	Events events.EventRecorder
-	Pods   Prober
+	// APIReader reads around the cache.
+	APIReader client.Reader
+	Events    events.EventRecorder
+	Pods      Prober
 	// Directory receives the ready pods; may be nil.
 	Directory  *servingclient.Directory
 	Aggregator Aggregator
@@ -84,17 +84,17 @@ type Reconciler struct {
 
 // New returns a Reconciler. All state that it keeps may be lost at a restart.
 func New(o Options) *Reconciler {
-	applier := inventory.NewApplier(o.Client, o.Live)
+	applier := inventory.NewApplier(o.Client, o.APIReader)
 	return &Reconciler{
 		Options:      o,
 		phases:       phases(),
 		applier:      applier,
 		tokens:       servingclient.NewTokens(o.Client, o.Clock),
-		installation: &installation.Installation{Live: o.Live, Clock: o.Clock, Namespace: o.Namespace},
+		installation: &installation.Installation{APIReader: o.APIReader, Clock: o.Clock, Namespace: o.Namespace},
 		certificateReconciler: &certificates.Reconciler{
-			Client: o.Client, Live: o.Live, Applier: applier, Issuer: servingcert.NewIssuer(o.Clock), Aggregator: o.Aggregator,
+			Client: o.Client, APIReader: o.APIReader, Applier: applier, Issuer: servingcert.NewIssuer(o.Clock), Aggregator: o.Aggregator,
 		},
-		adoptionChecker: &adoption.Checker{Client: o.Client, Live: o.Live, Requester: o.Aggregator, Clock: o.Clock},
+		adoptionChecker: &adoption.Checker{Client: o.Client, APIReader: o.APIReader, Requester: o.Aggregator, Clock: o.Clock},
 	}
 }
 
@@ -133,7 +133,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	backend := &v1alpha1.MetricsBackend{}
 	// Around the cache: phases depend on what the status says was started, and this
 	// process may have just written it.
-	if err := r.Live.Get(ctx, req.NamespacedName, backend); err != nil {
+	if err := r.APIReader.Get(ctx, req.NamespacedName, backend); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(req.Name)
 			return ctrl.Result{}, nil
@@ -195,7 +195,7 @@ func (r *Reconciler) runPhases(ctx context.Context, s *reconcileState) error {
 // transitions. failed is the error of the reconciliation, if any; summarize is nil for a
 // new backend.
 func (r *Reconciler) finish(ctx context.Context, s *reconcileState, failed error, summarize func(error)) (ctrl.Result, error) {
-	failures := s.history.streaks.Observe(stateKey{state: reconcileFailing}, failed != nil).Count
+	failures := s.history.streaks.Set(stateKey{state: reconcileFailing}, failed != nil).Count
 	if failed != nil && failures < failuresToReport {
 		// Most failures are gone at the next try, and the condition would flap.
 		return ctrl.Result{}, failed

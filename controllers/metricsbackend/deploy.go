@@ -73,7 +73,7 @@ func (r *Reconciler) deploy(ctx context.Context, s *reconcileState) error {
 // two programs that each give way to the other's quota would never stop.
 func (r *Reconciler) wantsQuota(ctx context.Context, s *reconcileState) (bool, error) {
 	var quotas corev1.ResourceQuotaList
-	if err := r.Live.List(ctx, &quotas, client.InNamespace(s.serving.Namespace)); err != nil {
+	if err := r.APIReader.List(ctx, &quotas, client.InNamespace(s.serving.Namespace)); err != nil {
 		return false, fmt.Errorf("list ResourceQuotas of namespace %s: %w", s.serving.Namespace, err)
 	}
 	wanted := s.serving.MayNeedQuota()
@@ -222,7 +222,7 @@ func isExternal(gv schema.GroupVersion) bool { return gv.Group == manifests.Exte
 func (r *Reconciler) policiesExist(ctx context.Context) (bool, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ExternalMetricsPolicyList"))
-	err := r.Live.List(ctx, list, client.Limit(1))
+	err := r.APIReader.List(ctx, list, client.Limit(1))
 	switch {
 	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
 		return false, nil

@@ -45,7 +45,7 @@ func (r *Reconciler) probeExisting(ctx context.Context, s *reconcileState) error
 		r.probeEndpoints(ctx, found, account, token, s.versionsToProbe())
 	}
 	failed := found.servers().Failed()
-	failing := s.history.streaks.Observe(stateKey{state: probeFailing}, failed != nil)
+	failing := s.history.streaks.Set(stateKey{state: probeFailing}, failed != nil)
 	s.probed.transient = failed != nil && found.firstUntrusted() == nil && s.isTransient(v1alpha1.ConditionServingReady, failing, servingGrace)
 	s.retireByAnswers(klog.FromContext(ctx))
 	// A failure within its grace period keeps the known results.

@@ -23,8 +23,8 @@ func (s *reconcileState) countUnanswered() {
 	for _, gv := range s.versionsToProbe() {
 		failing, answering := servers.ByRequests(gv)
 		streaks, name := s.history.streaks, gv.String()
-		streaks.Observe(stateKey{state: allRequestsFailing, name: name}, len(failing) > 0 && len(answering) == 0)
-		answered := streaks.Observe(stateKey{state: requestsSucceeding, name: name}, servers.Serve(gv))
+		streaks.Set(stateKey{state: allRequestsFailing, name: name}, len(failing) > 0 && len(answering) == 0)
+		answered := streaks.Set(stateKey{state: requestsSucceeding, name: name}, servers.Serve(gv))
 		recovery := recoveryTimeAlone
 		retired := streaks.Get(stateKey{state: retiredForFailing, name: name}).Count
 		if s.hasAlternative(gv) {
@@ -68,7 +68,7 @@ func (s *reconcileState) hasAlternative(gv schema.GroupVersion) bool {
 func (s *reconcileState) reportFailingRequests() {
 	for _, gv := range s.versions.desired {
 		failing, answering := s.servers().ByRequests(gv)
-		streak := s.history.streaks.Observe(stateKey{state: requestsFailing, name: gv.String()}, len(failing) > 0)
+		streak := s.history.streaks.Set(stateKey{state: requestsFailing, name: gv.String()}, len(failing) > 0)
 		if len(failing) == 0 {
 			continue
 		}

@@ -247,7 +247,7 @@ func (fc *fakeCluster) reconciler(funcs ...interceptor.Funcs) *Reconciler {
 		c = interceptor.NewClient(c, f)
 	}
 	return New(Options{
-		Client: c, Live: c, Events: events.NewFakeRecorder(10_000),
+		Client: c, APIReader: c, Events: events.NewFakeRecorder(10_000),
 		Pods: fc, Aggregator: fc, Clock: fc.clock,
 		Namespace: systemNamespace, Namespaces: []string{systemNamespace, "other-ns"},
 		ServingImage: imageBoth,

@@ -160,7 +160,7 @@ func (fc *fakeCluster) live(funcs ...interceptor.Funcs) *Reconciler {
 	for _, f := range funcs {
 		live = interceptor.NewClient(live, interceptor.Funcs{Get: f.Get, List: f.List})
 	}
-	o.Live = live
+	o.APIReader = live
 	return New(o)
 }
 

@@ -27,8 +27,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
-// Ask implements Prober.
-func (fc *fakeCluster) Ask(_ context.Context, pod servingclient.Pod, versions []schema.GroupVersion) (*servingclient.Answer, error) {
+// Probe implements Prober.
+func (fc *fakeCluster) Probe(_ context.Context, pod servingclient.Pod, versions []schema.GroupVersion) (*servingclient.Answer, error) {
 	if fc.unresponsive {
 		return nil, errors.New("dial: connection refused")
 	}

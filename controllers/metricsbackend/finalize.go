@@ -118,7 +118,7 @@ func (s *reconcileState) possiblyRegistered() []string {
 // checkNamespace determines whether the serving namespace can be changed.
 func (r *Reconciler) checkNamespace(ctx context.Context, s *reconcileState) error {
 	s.namespace.unmanaged = !r.manages(s)
-	exists, ends, err := readNamespace(ctx, r.Live, s.serving.Namespace)
+	exists, ends, err := readNamespace(ctx, r.APIReader, s.serving.Namespace)
 	s.namespace.gone = err == nil && (!exists || ends)
 	return err
 }

@@ -93,7 +93,7 @@ func (r *Reconciler) history(backend string) *history {
 // waited reports whether the state has been observed for at least d. Otherwise it
 // requeues the backend for that moment.
 func (s *reconcileState) waited(key stateKey, d time.Duration) bool {
-	left := d - s.history.streaks.Observe(key, true).Elapsed
+	left := d - s.history.streaks.Set(key, true).Elapsed
 	if left > 0 {
 		s.requeueWithin(left)
 	}

@@ -98,7 +98,7 @@ func (r *Reconciler) report(ctx context.Context, s *reconcileState, decision ins
 	announced := recorded.Other == r.Namespace
 	// An owner that has seen the report does not set Ready.
 	unread := announced && s.condition(v1alpha1.ConditionReady).Status == metav1.ConditionTrue
-	ignored := s.history.streaks.Observe(stateKey{state: reportIgnored}, unread).Elapsed >= ownerTimeout
+	ignored := s.history.streaks.Set(stateKey{state: reportIgnored}, unread).Elapsed >= ownerTimeout
 	running := r.installation.Running(ctx, decision.Owner)
 	stalled, message := s.condition(v1alpha1.ConditionStalled), installation.Message(decision.Owner, r.Namespace, running)
 	switch {

@@ -32,7 +32,7 @@ func (s *reconcileState) kubeletsResult(reports []*v1alpha1.SourceReport) condit
 		return cmp.Or(failureCount(k)-failureCount(other), k.PodsWithoutMetrics-other.PodsWithoutMetrics, cmp.Compare(k.PodsWithoutPoint, other.PodsWithoutPoint))
 	})
 	result := s.evaluateKubelets(worst.Kubelets)
-	failing := s.history.streaks.Observe(stateKey{state: kubeletsFailing}, result.status == metav1.ConditionFalse)
+	failing := s.history.streaks.Set(stateKey{state: kubeletsFailing}, result.status == metav1.ConditionFalse)
 	known := s.condition(v1alpha1.ConditionSourcesHealthy)
 	// Kubelets come first in the condition, so with this reason they were healthy.
 	wereHealthy := known.Status == metav1.ConditionTrue || known.Reason == v1alpha1.ReasonSourcesFailing

@@ -100,7 +100,7 @@ func (s *reconcileState) reportConflicts() {
 func (r *Reconciler) observeHolder(ctx context.Context, v *lifecycle.Version) error {
 	var other v1alpha1.MetricsBackend
 	name, holder := v.Live.Labels[v1alpha1.LabelBackend], lifecycle.HolderStays
-	switch err := r.Live.Get(ctx, client.ObjectKey{Name: name}, &other); {
+	switch err := r.APIReader.Get(ctx, client.ObjectKey{Name: name}, &other); {
 	case apierrors.IsNotFound(err):
 		holder = lifecycle.HolderMissing
 	case err != nil:

@@ -53,7 +53,7 @@ func (r *Reconciler) probe(ctx context.Context, s *reconcileState) error {
 		asked.Go(func() {
 			reached := s.connection(p.Pod)
 			reached.Token = token
-			p.answer, p.err = r.Pods.Ask(ctx, reached, versions)
+			p.answer, p.err = r.Pods.Probe(ctx, reached, versions)
 		})
 	}
 	asked.Wait()
@@ -78,7 +78,7 @@ func (s *reconcileState) rememberLacking(versions []schema.GroupVersion) {
 	for _, p := range s.rollout.pods {
 		for _, gv := range versions {
 			if p.answer != nil {
-				s.history.streaks.Observe(stateKey{templateLacks, gv.String(), p.template()}, !p.answer.Serves[gv])
+				s.history.streaks.Set(stateKey{templateLacks, gv.String(), p.template()}, !p.answer.Serves[gv])
 			}
 		}
 	}
@@ -172,7 +172,7 @@ func (s *reconcileState) retireByAnswers(logger klog.Logger) {
 		}
 		logger.Info("Taking a version out of discovery", "apiService", name, "why", d.Note)
 		if v.IsUnanswered() {
-			s.history.streaks.Observe(stateKey{state: retiredForFailing, name: gv.String()}, true)
+			s.history.streaks.Set(stateKey{state: retiredForFailing, name: gv.String()}, true)
 		}
 		s.requestRetirement(gv, d.Note)
 	}
@@ -180,7 +180,7 @@ func (s *reconcileState) retireByAnswers(logger klog.Logger) {
 
 // evaluateAnswers adds the pods' answers to ServingReady.
 func (s *reconcileState) evaluateAnswers() {
-	failing := s.history.streaks.Observe(stateKey{state: probeFailing},
+	failing := s.history.streaks.Set(stateKey{state: probeFailing},
 		slices.ContainsFunc(s.rollout.pods.ready(), func(p pod) bool { return p.err != nil }))
 	for _, p := range s.rollout.pods.ready() {
 		if p.err == nil {

@@ -67,7 +67,7 @@ func (r *Reconciler) readService(ctx context.Context, target manifests.Target) (
 		return missing("namespace %q of Service %s is being deleted", target.Namespace, target)
 	}
 	var service corev1.Service
-	err = r.Live.Get(ctx, client.ObjectKey{Namespace: target.Namespace, Name: target.Name}, &service)
+	err = r.APIReader.Get(ctx, client.ObjectKey{Namespace: target.Namespace, Name: target.Name}, &service)
 	switch {
 	case apierrors.IsNotFound(err):
 		return missing("Service %s does not exist", target)
@@ -81,7 +81,7 @@ func (r *Reconciler) readService(ctx context.Context, target manifests.Target) (
 		return missing("Service %s has no port %d", target, target.Port)
 	}
 	var slicesOf discoveryv1.EndpointSliceList
-	if err := r.Live.List(ctx, &slicesOf, client.InNamespace(target.Namespace),
+	if err := r.APIReader.List(ctx, &slicesOf, client.InNamespace(target.Namespace),
 		client.MatchingLabels{discoveryv1.LabelServiceName: target.Name}); err != nil {
 		return nil, fmt.Errorf("list EndpointSlices of Service %s: %w", target, err)
 	}
@@ -129,7 +129,7 @@ func (r *Reconciler) probeEndpoints(ctx context.Context, found *probedService, a
 		asked.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()
-			e.answer, e.err = r.Pods.Ask(ctx, servingclient.Pod{
+			e.answer, e.err = r.Pods.Probe(ctx, servingclient.Pod{
 				Address: e.address, ServerName: found.target.ServerName(),
 				CABundle: found.target.CABundle, InsecureSkipTLSVerify: found.target.InsecureSkipTLSVerify,
 				Token: token, DiscoveryOnly: true,

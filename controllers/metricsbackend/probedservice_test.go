@@ -19,7 +19,7 @@ import (
 // unresponsiveEndpoints never answer.
 type unresponsiveEndpoints struct{}
 
-func (unresponsiveEndpoints) Ask(ctx context.Context, _ servingclient.Pod, _ []schema.GroupVersion) (*servingclient.Answer, error) {
+func (unresponsiveEndpoints) Probe(ctx context.Context, _ servingclient.Pod, _ []schema.GroupVersion) (*servingclient.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	<-ctx.Done()

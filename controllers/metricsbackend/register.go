@@ -173,7 +173,7 @@ func (s *reconcileState) observeServers(v *lifecycle.Version) {
 		s.history.streaks.ResetFunc(func(key stateKey) bool { return key.state == targetReady && key.name == v.Name })
 		return
 	}
-	v.Served = s.history.streaks.Observe(stateKey{targetReady, v.Name, v.Ours.Target.String()}, true).Elapsed
+	v.Served = s.history.streaks.Set(stateKey{targetReady, v.Name, v.Ours.Target.String()}, true).Elapsed
 }
 
 // advanceRegistration takes the steps of a version that the spec names, up to one that changes how

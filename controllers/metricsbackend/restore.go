@@ -23,9 +23,8 @@ import (
 
 // observePreviousOwner asks the Service of the recorded previous owner whether it serves the version.
 func (r *Reconciler) observePreviousOwner(ctx context.Context, s *reconcileState, v *lifecycle.Version) *lifecycle.PreviousService {
-	gv, _ := versionOf(v.Name)
-	problem, transient := r.previousOwnerProblem(ctx, s, v.Recorded().Target(), gv)
-	failing := s.history.streaks.Observe(stateKey{state: previousOwnerFailing, name: v.Name}, problem != "" && transient)
+	problem, transient := r.previousOwnerProblem(ctx, s, v.Recorded().Target(), v.GV)
+	failing := s.history.streaks.Set(stateKey{state: previousOwnerFailing, name: v.Name}, problem != "" && transient)
 	return &lifecycle.PreviousService{Problem: problem, Transient: transient, Failing: failing.Elapsed}
 }
 
@@ -67,7 +66,7 @@ func (r *Reconciler) previousOwnerProblem(ctx context.Context, s *reconcileState
 	account, token, err := r.guestToken(ctx, s)
 	// A deletion that has waited for an answer does not wait for the token again.
 	waited := max(s.history.streaks.Get(stateKey{state: previousOwnerFailing, name: apiServiceName(gv)}).Elapsed,
-		s.history.streaks.Observe(stateKey{state: guestTokenFailing, name: apiServiceName(gv)}, err != nil).Elapsed)
+		s.history.streaks.Set(stateKey{state: guestTokenFailing, name: apiServiceName(gv)}, err != nil).Elapsed)
 	switch {
 	case err != nil && s.namespace.usable() && waited < lifecycle.PreviousOwnerGrace:
 		return fmt.Sprintf("it cannot be asked: %s", stableErrorMessage(err)), true

@@ -51,11 +51,9 @@ func (r *Reconciler) retire(ctx context.Context, s *reconcileState) error {
 		}
 		d := lifecycle.Decide(v)
 		if d.Needs == lifecycle.NeedConsumers {
-			kept, err := r.keepForConsumers(ctx, s, gv)
-			if err != nil {
+			if err := r.observeVersion(ctx, s, v, d.Needs); err != nil {
 				return err
 			}
-			v.Consumers = &kept
 			d = lifecycle.Decide(v)
 		}
 		if d.Action == lifecycle.Retire {
@@ -95,7 +93,7 @@ func (r *Reconciler) podsGone(ctx context.Context, s *reconcileState, service *a
 	case service.Labels[v1alpha1.LabelInstallation] == r.Namespace, !lifecycle.PointsToLabelled(service):
 		return false, nil
 	}
-	exists, ends, err := readNamespace(ctx, r.Live, service.Spec.Service.Namespace)
+	exists, ends, err := readNamespace(ctx, r.APIReader, service.Spec.Service.Namespace)
 	return err == nil && (!exists || ends), err
 }
 
@@ -130,6 +128,7 @@ func (r *Reconciler) retireVersions(ctx context.Context, s *reconcileState, name
 	var written []*lifecycle.Version
 	for _, name := range names {
 		v := &lifecycle.Version{Name: name, Ours: s.ours(), Retires: true}
+		v.GV, _ = versionOf(name)
 		d, err := r.advance(ctx, s, v)
 		if d.State == lifecycle.Restoring {
 			s.apiServices[name] = v1alpha1.APIServiceStatus{Name: name, State: v1alpha1.APIServiceRestoring, Message: s.apiServices[name].Message}
@@ -182,7 +181,7 @@ func (r *Reconciler) advance(ctx context.Context, s *reconcileState, v *lifecycl
 // readAPIService reads the APIService of a version.
 func (r *Reconciler) readAPIService(ctx context.Context, v *lifecycle.Version) error {
 	v.Live = &apiregistrationv1.APIService{}
-	switch err := r.Live.Get(ctx, client.ObjectKey{Name: v.Name}, v.Live); {
+	switch err := r.APIReader.Get(ctx, client.ObjectKey{Name: v.Name}, v.Live); {
 	case apierrors.IsNotFound(err):
 		v.Live = nil
 	case err != nil:
@@ -194,16 +193,28 @@ func (r *Reconciler) readAPIService(ctx context.Context, v *lifecycle.Version) e
 // observeVersion makes an observation that the decision about a version needs.
 func (r *Reconciler) observeVersion(ctx context.Context, s *reconcileState, v *lifecycle.Version, need lifecycle.Need) error {
 	switch need {
+	case lifecycle.NeedConsumers:
+		kept, err := r.keepForConsumers(ctx, s, v.GV)
+		v.Consumers = &kept
+		return err
+	case lifecycle.NeedHolder:
+		return r.observeHolder(ctx, v)
+	case lifecycle.NeedReach:
+		return r.observeReach(ctx, s, v)
+	case lifecycle.NeedPreviousEndpoints:
+		ready, err := r.previousReady(ctx, s, v)
+		v.PreviousReady = &ready
+		return err
 	case lifecycle.NeedSuccessor:
 		successor, err := r.successor(ctx, s, v)
 		v.Successor = &successor
 		return err
 	case lifecycle.NeedPreviousOwner:
 		v.Previous = r.observePreviousOwner(ctx, s, v)
-	case lifecycle.NeedHolder:
-		return r.observeHolder(ctx, v)
-	case lifecycle.NeedReach:
-		return r.observeReach(ctx, s, v)
+	case lifecycle.NeedRouting:
+		routing, err := r.stillRoutedIfDeployed(ctx, s, v.Name)
+		v.Routing = &routing
+		return err
 	}
 	return nil
 }
@@ -245,14 +256,10 @@ func (r *Reconciler) act(ctx context.Context, s *reconcileState, v *lifecycle.Ve
 func (r *Reconciler) confirmRetired(ctx context.Context, s *reconcileState, written []*lifecycle.Version) error {
 	var gone []schema.GroupVersion
 	for _, v := range written {
-		if v.Live != nil {
-			routing, err := r.stillRoutedIfDeployed(ctx, s, v.Name)
-			if err != nil {
-				return err
-			}
-			v.Routing = &routing
-		} else if gv, ok := versionOf(v.Name); ok {
-			gone = append(gone, gv)
+		if v.Live == nil {
+			gone = append(gone, v.GV)
+		} else if err := r.observeVersion(ctx, s, v, lifecycle.NeedRouting); err != nil {
+			return err
 		}
 	}
 	discovery := ""
@@ -299,7 +306,7 @@ func (r *Reconciler) stillInDiscovery(ctx context.Context, s *reconcileState, go
 		reason = "no longer registered; the discovery of kube-apiserver " + strings.Join(presence.Unreachable, ", ") + " cannot be read"
 	}
 	for _, gv := range gone {
-		if s.history.streaks.Observe(stateKey{state: unregistered, name: apiServiceName(gv)}, true).Elapsed < aggregator.DiscoveryDelay {
+		if s.history.streaks.Set(stateKey{state: unregistered, name: apiServiceName(gv)}, true).Elapsed < aggregator.DiscoveryDelay {
 			return fmt.Sprintf("%s, so this waits %s", reason, aggregator.DiscoveryDelay)
 		}
 	}
@@ -311,7 +318,7 @@ func (r *Reconciler) stillInDiscovery(ctx context.Context, s *reconcileState, go
 func (r *Reconciler) observe(ctx context.Context, s *reconcileState) error {
 	// Not by label: one without it that points to our pods is in discovery, too.
 	var list apiregistrationv1.APIServiceList
-	if err := r.Live.List(ctx, &list); err != nil {
+	if err := r.APIReader.List(ctx, &list); err != nil {
 		return fmt.Errorf("list APIServices: %w", err)
 	}
 	s.history.adoption.Follow(s.backend.Generation, s.reportedFailure(), s.now)

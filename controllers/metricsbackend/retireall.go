@@ -40,7 +40,7 @@ func (r *Reconciler) RetireAll(ctx context.Context) error {
 
 func (r *Reconciler) retireAllOnce(ctx context.Context) error {
 	var list v1alpha1.MetricsBackendList
-	if err := r.Live.List(ctx, &list); err != nil {
+	if err := r.APIReader.List(ctx, &list); err != nil {
 		return fmt.Errorf("list MetricsBackends: %w", err)
 	}
 	var errs []error
@@ -62,7 +62,8 @@ func (r *Reconciler) retireAllOnce(ctx context.Context) error {
 			if !s.ours().PointsToPods(s.registered[name]) {
 				continue // its target stays
 			}
-			d, err := r.advance(ctx, s, &lifecycle.Version{Name: name, Ours: s.ours(), Retires: true, Successor: new(string)})
+			gv, _ := versionOf(name)
+			d, err := r.advance(ctx, s, &lifecycle.Version{GV: gv, Name: name, Ours: s.ours(), Retires: true, Successor: new(string)})
 			switch {
 			case err != nil:
 				errs = append(errs, err)

@@ -99,7 +99,7 @@ func (s *reconcileState) isRuleTransient(now v1alpha1.RuleStatus) bool {
 	known := s.condition(v1alpha1.ConditionRulesReady)
 	reported := now.State == v1alpha1.RuleInvalid || known.ObservedGeneration != s.backend.Generation ||
 		known.Status == metav1.ConditionUnknown || s.storedRule(now).Path != ""
-	failing := s.history.streaks.Observe(ruleKey(now), !reported)
+	failing := s.history.streaks.Set(ruleKey(now), !reported)
 	return !reported && failing.Elapsed < sourcesGrace
 }
 

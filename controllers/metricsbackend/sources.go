@@ -127,7 +127,7 @@ func (s *reconcileState) setSourcesHealthy(parts ...conditionResult) {
 // debounceMessage returns old, the message in the status, until it has differed from
 // message for messageGrace. The caller checked that nothing else differs.
 func (s *reconcileState) debounceMessage(key stateKey, old, message string) string {
-	if differs := old != "" && old != message; differs && s.history.streaks.Observe(key, true).Elapsed < messageGrace {
+	if differs := old != "" && old != message; differs && s.history.streaks.Set(key, true).Elapsed < messageGrace {
 		return old
 	}
 	s.history.streaks.Reset(key)

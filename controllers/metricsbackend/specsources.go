@@ -66,7 +66,7 @@ func (s *reconcileState) specSource(name string, reports []*v1alpha1.SourceRepor
 	case now.Healthy, now.Reason == v1alpha1.ReasonNotYetReported:
 		s.history.streaks.Reset(failing)
 	case was.Healthy && s.condition(v1alpha1.ConditionSourcesHealthy).ObservedGeneration == s.backend.Generation &&
-		s.history.streaks.Observe(failing, true).Elapsed < sourcesGrace:
+		s.history.streaks.Set(failing, true).Elapsed < sourcesGrace:
 		return was
 	}
 	if now.Reason == was.Reason {

@@ -222,7 +222,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *reconcileState) error {
 	base.Status = s.storedStatus
 	written, err := r.patchStatus(ctx, base, s.backend)
 	if live := (&v1alpha1.MetricsBackend{}); apierrors.IsConflict(err) &&
-		r.Live.Get(ctx, client.ObjectKeyFromObject(base), live) == nil && live.UID == base.UID && equality.Semantic.DeepEqual(live.Status, s.storedStatus) {
+		r.APIReader.Get(ctx, client.ObjectKeyFromObject(base), live) == nil && live.UID == base.UID && equality.Semantic.DeepEqual(live.Status, s.storedStatus) {
 		// Otherwise tools that change the spec all the time would keep the status from being written.
 		base.ResourceVersion = live.ResourceVersion
 		written, err = r.patchStatus(ctx, base, s.backend)

@@ -113,7 +113,7 @@ func terminatingMessage(namespace string) string {
 func (r *Reconciler) validateSecrets(ctx context.Context, s *reconcileState) error {
 	for _, reference := range s.spec.Serving.ImagePullSecrets {
 		key := client.ObjectKey{Namespace: s.serving.Namespace, Name: reference.Name}
-		err := r.Live.Get(ctx, key, metadata(corev1.SchemeGroupVersion.WithKind("Secret")))
+		err := r.APIReader.Get(ctx, key, metadata(corev1.SchemeGroupVersion.WithKind("Secret")))
 		switch {
 		case apierrors.IsNotFound(err):
 			return newStalledError(v1alpha1.ReasonSecretMissing,

@@ -233,7 +233,7 @@ func (r *Reconciler) missingFromDiscovery(ctx context.Context, s *reconcileState
 	defects := map[schema.GroupVersion]*defect{}
 	for _, gv := range versions {
 		missing := presence.Missing(gv)
-		absent := s.history.streaks.Observe(stateKey{state: missingInDiscovery, name: gv.String()}, len(missing) > 0)
+		absent := s.history.streaks.Set(stateKey{state: missingInDiscovery, name: gv.String()}, len(missing) > 0)
 		switch {
 		case len(missing) == 0:
 		case absent.Elapsed < aggregator.DiscoveryDelay:
@@ -251,7 +251,7 @@ func (r *Reconciler) missingFromDiscovery(ctx context.Context, s *reconcileState
 // requests have one here; kube-apiserver and maxAge have their own.
 func (s *reconcileState) isDefectTransient(gv schema.GroupVersion, d *defect) bool {
 	brief := d != nil && (d.reason == v1alpha1.ReasonRequestFailed || d.reason == v1alpha1.ReasonProgressing && slices.Contains(strings.Split(s.storedStatus.RegisteredVersions, ", "), shortVersion(gv)))
-	streak := s.history.streaks.Observe(stateKey{state: versionUnavailable, name: gv.String()}, brief)
+	streak := s.history.streaks.Set(stateKey{state: versionUnavailable, name: gv.String()}, brief)
 	if !brief {
 		return false
 	}

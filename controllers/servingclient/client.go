@@ -39,13 +39,13 @@ type Pod struct {
 	CABundle []byte
 	// InsecureSkipTLSVerify skips the verification: any server at the address gets the token.
 	InsecureSkipTLSVerify bool
-	// DiscoveryOnly limits Ask to discovery, for servers that are not ours.
+	// DiscoveryOnly limits Probe to discovery, for servers that are not ours.
 	DiscoveryOnly bool
 	// Token is the bearer token.
 	Token string
 }
 
-// Answer is the result of Ask.
+// Answer is the result of Probe.
 type Answer struct {
 	// Serves reports for each version whether it is in the pod's discovery and its
 	// requests are not answered with 404.
@@ -53,9 +53,9 @@ type Answer struct {
 	// Failing holds the errors of requests for versions that are served. They may be
 	// temporary.
 	Failing map[schema.GroupVersion]string
-	// Sources is nil when Ask failed.
+	// Sources is nil when Probe failed.
 	Sources *v1alpha1.SourceReport
-	// Consumers is nil when Ask failed, and when reading the report failed, with the error
+	// Consumers is nil when Probe failed, and when reading the report failed, with the error
 	// in ConsumersError.
 	Consumers      *v1alpha1.ConsumerReport
 	ConsumersError error
@@ -76,9 +76,9 @@ func NewClient(dial Dial) *Client {
 	return &Client{dial: dial}
 }
 
-// Ask checks each of the versions, in the pod's discovery and with a request, and reads
+// Probe checks each of the versions, in the pod's discovery and with a request, and reads
 // the pod's reports. With an error the answer is nil or incomplete.
-func (c *Client) Ask(ctx context.Context, pod Pod, versions []schema.GroupVersion) (*Answer, error) {
+func (c *Client) Probe(ctx context.Context, pod Pod, versions []schema.GroupVersion) (*Answer, error) {
 	s, err := c.newSession(pod, requestTimeout, maxBody)
 	if err != nil {
 		return nil, err

@@ -118,7 +118,7 @@ func TestAsk(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := NewClient(nil).Ask(t.Context(), server(t, paths(tc.bodies)), []schema.GroupVersion{v1, v1beta1})
+			got, err := NewClient(nil).Probe(t.Context(), server(t, paths(tc.bodies)), []schema.GroupVersion{v1, v1beta1})
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Fatalf("error %v, want %q in it", err, tc.err)
@@ -139,7 +139,7 @@ func TestAsk(t *testing.T) {
 func TestAskTellsTheCertificate(t *testing.T) {
 	pod := server(t, paths(map[string]string{v1alpha1.SourcesPath: "{}"}))
 	block, _ := pem.Decode(pod.CABundle)
-	got, err := NewClient(nil).Ask(t.Context(), pod, []schema.GroupVersion{v1})
+	got, err := NewClient(nil).Probe(t.Context(), pod, []schema.GroupVersion{v1})
 	if err != nil || len(got.Chain) != 1 || !bytes.Equal(got.Chain[0].Raw, block.Bytes) {
 		t.Errorf("got %+v, %v, want the server's certificate", got, err)
 	}
@@ -164,7 +164,7 @@ func TestAskTellsTheCertificate(t *testing.T) {
 	}
 	pod.ServerName = "metrics.ns.svc"
 	var untrusted *UntrustedError
-	if _, err := NewClient(nil).Ask(t.Context(), pod, []schema.GroupVersion{v1}); !errors.As(err, &untrusted) ||
+	if _, err := NewClient(nil).Probe(t.Context(), pod, []schema.GroupVersion{v1}); !errors.As(err, &untrusted) ||
 		!bytes.Equal(untrusted.Chain[0].Raw, block.Bytes) {
 		t.Errorf("for another name: %v", err)
 	}
@@ -178,11 +178,11 @@ func TestAskSendsTheToken(t *testing.T) {
 		}
 		paths(map[string]string{v1alpha1.SourcesPath: "{}"}).ServeHTTP(w, r)
 	}))
-	if _, err := NewClient(nil).Ask(t.Context(), pod, []schema.GroupVersion{v1}); err != nil {
+	if _, err := NewClient(nil).Probe(t.Context(), pod, []schema.GroupVersion{v1}); err != nil {
 		t.Errorf("with the token: %v", err)
 	}
 	pod.Token = "another"
-	_, err := NewClient(nil).Ask(t.Context(), pod, []schema.GroupVersion{v1})
+	_, err := NewClient(nil).Probe(t.Context(), pod, []schema.GroupVersion{v1})
 	if !errors.Is(err, ErrUnauthorized) || !strings.HasPrefix(err.Error(), "ask /apis/metrics.k8s.io/v1: answered 401") {
 		t.Errorf("with another token: %v, want %v", err, ErrUnauthorized)
 	}
@@ -204,7 +204,7 @@ func TestAskVerifiesThePod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := pod
 			tc.change(&p)
-			if _, err := NewClient(nil).Ask(t.Context(), p, []schema.GroupVersion{v1}); err == nil || !strings.Contains(err.Error(), tc.err) {
+			if _, err := NewClient(nil).Probe(t.Context(), p, []schema.GroupVersion{v1}); err == nil || !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("error %v, want %q in it", err, tc.err)
 			}
 		})
@@ -220,7 +220,7 @@ func TestAskFollowsNoRedirect(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
 	defer elsewhere.Close()
 	pod := server(t, http.RedirectHandler(elsewhere.URL, http.StatusFound))
-	_, err := NewClient(nil).Ask(t.Context(), pod, []schema.GroupVersion{v1})
+	_, err := NewClient(nil).Probe(t.Context(), pod, []schema.GroupVersion{v1})
 	if err == nil || !strings.Contains(err.Error(), "302") || reached {
 		t.Errorf("error %v, redirect followed: %t", err, reached)
 	}
@@ -250,7 +250,7 @@ func TestErrorsAreStable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var messages []string
 			for range 3 {
-				_, err := NewClient(tc.dial).Ask(t.Context(), tc.pod, []schema.GroupVersion{v1})
+				_, err := NewClient(tc.dial).Probe(t.Context(), tc.pod, []schema.GroupVersion{v1})
 				if err == nil {
 					t.Fatal("no error")
 				}
@@ -270,7 +270,7 @@ func TestTimeoutIsStable(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := NewClient(dial).Ask(ctx, server(t, http.NotFoundHandler()), []schema.GroupVersion{v1}); !errors.Is(err, context.Canceled) {
+	if _, err := NewClient(dial).Probe(ctx, server(t, http.NotFoundHandler()), []schema.GroupVersion{v1}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want that the context was cancelled", err)
 	}
 	timeout := stableError(fmt.Errorf("Get: %w", &net.OpError{Op: "dial", Err: context.DeadlineExceeded}))

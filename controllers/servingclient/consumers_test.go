@@ -52,7 +52,7 @@ func TestAskForConsumers(t *testing.T) {
 					http.NotFound(w, r)
 				}
 			}))
-			got, err := NewClient(nil).Ask(t.Context(), pod, []schema.GroupVersion{v1})
+			got, err := NewClient(nil).Probe(t.Context(), pod, []schema.GroupVersion{v1})
 			if err != nil || !got.Serves[v1] {
 				t.Fatalf("what the pod serves is lost: %+v, %v", got, err)
 			}

@@ -64,7 +64,7 @@ func TestAskTriesARequest(t *testing.T) {
 				tc.nodes(w, r)
 			})
 			mux.HandleFunc(v1alpha1.SourcesPath, body("{}"))
-			got, err := NewClient(nil).Ask(t.Context(), server(t, mux), []schema.GroupVersion{v1})
+			got, err := NewClient(nil).Probe(t.Context(), server(t, mux), []schema.GroupVersion{v1})
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Errorf("error %v, want %q in it", err, tc.err)
@@ -150,7 +150,7 @@ func TestAskForDiscoveryOfMetrics(t *testing.T) {
 			mux.Handle(v1alpha1.SourcesPath, paths(map[string]string{v1alpha1.SourcesPath: "{}"}))
 			pod := server(t, mux)
 			pod.DiscoveryOnly = tc.foreign
-			got, err := NewClient(nil).Ask(t.Context(), pod, []schema.GroupVersion{custom})
+			got, err := NewClient(nil).Probe(t.Context(), pod, []schema.GroupVersion{custom})
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Errorf("error %v, want %q in it", err, tc.err)

@@ -40,9 +40,9 @@ func New[K comparable](c clock.PassiveClock) *Tracker[K] {
 	return &Tracker[K]{clock: c, active: map[K]observed{}}
 }
 
-// Observe records whether the condition holds now. It returns the streak, this
+// Set records whether the condition holds now. It returns the streak, this
 // observation included, or the zero Streak if the condition does not hold.
-func (t *Tracker[K]) Observe(key K, holds bool) Streak {
+func (t *Tracker[K]) Set(key K, holds bool) Streak {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !holds {
@@ -71,7 +71,7 @@ func (t *Tracker[K]) Get(key K) Streak {
 }
 
 // Reset ends the streak of the condition.
-func (t *Tracker[K]) Reset(key K) { t.Observe(key, false) }
+func (t *Tracker[K]) Reset(key K) { t.Set(key, false) }
 
 // ResetFunc ends the streaks of all conditions that match.
 func (t *Tracker[K]) ResetFunc(match func(K) bool) {

@@ -51,8 +51,8 @@ type Requester interface {
 // Checker checks whether kube-apiservers reach serving pods.
 type Checker struct {
 	Client client.Client
-	// Live reads around the cache.
-	Live      client.Reader
+	// APIReader reads around the cache.
+	APIReader client.Reader
 	Requester Requester
 	Clock     clock.PassiveClock
 	// own is the UID of the last canary API that this process registered, or nil.

@@ -274,7 +274,7 @@ func TestCanaryLeft(t *testing.T) {
 			if err := c.raw.Update(t.Context(), live); err != nil {
 				t.Fatal(err)
 			}
-			checker := &Checker{Client: c.raw, Live: c.raw, Clock: testingclock.NewFakePassiveClock(start.Add(tc.age))}
+			checker := &Checker{Client: c.raw, APIReader: c.raw, Clock: testingclock.NewFakePassiveClock(start.Add(tc.age))}
 			if tc.own {
 				checker.own.Store(&live.UID)
 			}

@@ -48,7 +48,7 @@ func (c *Checker) Start(ctx context.Context) error {
 // sweep deletes canary APIs whose time is over.
 func (c *Checker) sweep(ctx context.Context) error {
 	var list apiregistrationv1.APIServiceList
-	if err := c.Live.List(ctx, &list, client.HasLabels{v1alpha1.LabelCanary}); err != nil {
+	if err := c.APIReader.List(ctx, &list, client.HasLabels{v1alpha1.LabelCanary}); err != nil {
 		return fmt.Errorf("list APIServices: %w", err)
 	}
 	for i := range list.Items {

@@ -38,8 +38,8 @@ type Aggregator interface {
 // Reconciler reconciles the Secrets of serving certificates.
 type Reconciler struct {
 	Client client.Client
-	// Live reads around the cache.
-	Live       client.Reader
+	// APIReader reads around the cache.
+	APIReader  client.Reader
 	Applier    *inventory.Applier
 	Issuer     *servingcert.Issuer
 	Aggregator Aggregator
@@ -197,7 +197,7 @@ func (c *Certificate) mount(ctx context.Context, pair servingcert.KeyPair, bundl
 func (c *Certificate) readSecret(ctx context.Context, name string) (*corev1.Secret, error) {
 	key := client.ObjectKey{Namespace: c.in.Serving.Namespace, Name: name}
 	secret := &corev1.Secret{}
-	err := c.r.Live.Get(ctx, key, secret)
+	err := c.r.APIReader.Get(ctx, key, secret)
 	switch {
 	case apierrors.IsNotFound(err):
 		return &corev1.Secret{}, nil

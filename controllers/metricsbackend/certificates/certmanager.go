@@ -41,7 +41,7 @@ func (c *Certificate) issuedSecret(ctx context.Context) (*corev1.Secret, *Unusab
 		case err != nil:
 			return nil, nil, err
 		}
-		c.in.Streaks.Observe(certificateApplied, true)
+		c.in.Streaks.Set(certificateApplied, true)
 		c.in.Streaks.Reset(certificateDeletionFailing)
 	}
 	secret, err := c.readSecret(ctx, serving.IssuedSecretName())
@@ -78,7 +78,7 @@ func issuedBy(secret *corev1.Secret, issuer v1alpha1.IssuerReference) bool {
 func (r *Reconciler) notIssued(ctx context.Context, serving manifests.Serving) (string, error) {
 	request := &unstructured.Unstructured{}
 	request.SetGroupVersionKind(CertManagerKind)
-	err := r.Live.Get(ctx, client.ObjectKey{Namespace: serving.Namespace, Name: serving.Name()}, request)
+	err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: serving.Namespace, Name: serving.Name()}, request)
 	switch {
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 		return "", nil
@@ -112,7 +112,7 @@ func (r *Reconciler) DeleteCertManagerCertificate(ctx context.Context, serving m
 	tried, failing := streaks.Get(certificateDeletionTried), streaks.Get(certificateDeletionFailing)
 	if tried.Count == 0 || streaks.Get(certificateApplied).Count > 0 || failing.Count > 0 && tried.Elapsed >= certificateDeletionRetry {
 		err := r.deleteCertificate(ctx, serving)
-		failing = streaks.Observe(certificateDeletionFailing, err != nil)
+		failing = streaks.Set(certificateDeletionFailing, err != nil)
 		switch {
 		case err != nil && failing.Elapsed < certificateDeletionGrace:
 			return nil, err
@@ -121,7 +121,7 @@ func (r *Reconciler) DeleteCertManagerCertificate(ctx context.Context, serving m
 		}
 		streaks.Reset(certificateApplied)
 		streaks.Reset(certificateDeletionTried)
-		streaks.Observe(certificateDeletionTried, true)
+		streaks.Set(certificateDeletionTried, true)
 	}
 	if failing.Count > 0 {
 		return []manifests.Object{manifests.IssuedSecret(serving)}, nil
@@ -133,7 +133,7 @@ func (r *Reconciler) deleteCertificate(ctx context.Context, serving manifests.Se
 	request := &metav1.PartialObjectMetadata{}
 	request.SetGroupVersionKind(CertManagerKind)
 	key := client.ObjectKey{Namespace: serving.Namespace, Name: serving.Name()}
-	err := r.Live.Get(ctx, key, request)
+	err := r.APIReader.Get(ctx, key, request)
 	switch {
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 	case err != nil:

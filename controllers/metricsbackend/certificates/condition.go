@@ -27,7 +27,7 @@ func (c *Certificate) setCondition() {
 func (c *Certificate) condition() (status metav1.ConditionStatus, reason, message string) {
 	namespace, serverName := c.in.Serving.Namespace, c.in.Serving.ServerName()
 	secret := fmt.Sprintf("Secret %s/%s", namespace, c.in.Serving.TLSSecretName())
-	outdated := c.in.Streaks.Observe(podOutdated, c.outdatedPod != "").Elapsed > reloadGrace
+	outdated := c.in.Streaks.Set(podOutdated, c.outdatedPod != "").Elapsed > reloadGrace
 	replaced := ""
 	if c.waiting != "" {
 		replaced = ", it is being replaced: " + c.waiting

@@ -47,7 +47,7 @@ func (c *Certificate) providedSecret(ctx context.Context) (*corev1.Secret, *Unus
 	}
 	key := client.ObjectKey{Namespace: serving.Namespace, Name: name}
 	secret := &corev1.Secret{}
-	err := c.r.Live.Get(ctx, key, secret)
+	err := c.r.APIReader.Get(ctx, key, secret)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, &UnusableError{Reason: v1alpha1.ReasonSecretMissing, Message: fmt.Sprintf(

@@ -122,7 +122,7 @@ func (c *Certificate) untrustedReason(ctx context.Context, authorities servingce
 			wait, why = aggregator.DiscoveryDelay, "kube-apiserver "+strings.Join(unreachable, ", ")+" cannot be asked for the new authority"
 		}
 	}
-	if left := wait - c.in.Streaks.Observe(trusted, true).Elapsed; left > 0 {
+	if left := wait - c.in.Streaks.Set(trusted, true).Elapsed; left > 0 {
 		c.requeueWithin(left)
 		return fmt.Sprintf("%s, this waits %s", why, wait)
 	}

@@ -27,9 +27,9 @@ import (
 
 // Installation is the operator of one namespace.
 type Installation struct {
-	// Live reads around the cache: other operators write, too.
-	Live  client.Reader
-	Clock clock.PassiveClock
+	// APIReader reads around the cache: other operators write, too.
+	APIReader client.Reader
+	Clock     clock.PassiveClock
 	// Namespace names the installation.
 	Namespace string
 
@@ -97,7 +97,7 @@ func cannotManage(backend *v1alpha1.MetricsBackend) bool {
 func (i *Installation) ended(ctx context.Context, name string) (bool, error) {
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	err := i.Live.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	err := i.APIReader.Get(ctx, client.ObjectKey{Name: name}, namespace)
 	switch {
 	case apierrors.IsNotFound(err):
 		return true, nil

@@ -95,7 +95,7 @@ func TestDecide(t *testing.T) {
 					Type: v1alpha1.ConditionStalled, Reason: v1alpha1.ReasonNamespaceNotManaged, ObservedGeneration: 1,
 				}}
 			}
-			i := &Installation{Live: newReader(t, tc.objects...), Clock: testingclock.NewFakePassiveClock(start), Namespace: own}
+			i := &Installation{APIReader: newReader(t, tc.objects...), Clock: testingclock.NewFakePassiveClock(start), Namespace: own}
 			got, err := i.Decide(t.Context(), backend, !tc.unmanaged)
 			if err != nil {
 				t.Fatal(err)
@@ -113,7 +113,7 @@ func TestRunning(t *testing.T) {
 	there := lease("other")
 	reader := newReader(t, there)
 	forbidden := false
-	i := &Installation{Clock: simulated, Namespace: "own", Live: interceptor.NewClient(reader, interceptor.Funcs{
+	i := &Installation{Clock: simulated, Namespace: "own", APIReader: interceptor.NewClient(reader, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			if forbidden {
 				return apierrors.NewForbidden(coordinationv1.Resource("leases"), key.Name, errors.New("no right"))

@@ -35,7 +35,7 @@ type renewal struct {
 // so does one that cannot be read.
 func (i *Installation) Running(ctx context.Context, namespace string) bool {
 	lease := &coordinationv1.Lease{}
-	err := i.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: LeaseName}, lease)
+	err := i.APIReader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: LeaseName}, lease)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	switch {

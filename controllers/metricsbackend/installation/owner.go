@@ -22,7 +22,7 @@ func (i *Installation) owner(ctx context.Context, backend *v1alpha1.MetricsBacke
 		return name, nil
 	}
 	var services apiregistrationv1.APIServiceList
-	if err := i.Live.List(ctx, &services, client.MatchingLabels{v1alpha1.LabelBackend: backend.Name}); err != nil {
+	if err := i.APIReader.List(ctx, &services, client.MatchingLabels{v1alpha1.LabelBackend: backend.Name}); err != nil {
 		return "", fmt.Errorf("list APIServices to find the operator of MetricsBackend %s: %w", backend.Name, err)
 	}
 	for _, service := range services.Items {
@@ -32,7 +32,7 @@ func (i *Installation) owner(ctx context.Context, backend *v1alpha1.MetricsBacke
 	}
 	binding := &rbacv1.ClusterRoleBinding{}
 	key := client.ObjectKey{Name: manifests.Serving{Backend: backend.Name}.Name()}
-	if err := i.Live.Get(ctx, key, binding); client.IgnoreNotFound(err) != nil {
+	if err := i.APIReader.Get(ctx, key, binding); client.IgnoreNotFound(err) != nil {
 		return "", fmt.Errorf("get ClusterRoleBinding %s to find the operator of MetricsBackend %s: %w", key.Name, backend.Name, err)
 	}
 	if binding.Labels[v1alpha1.LabelBackend] != backend.Name {

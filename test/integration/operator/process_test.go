@@ -91,7 +91,7 @@ func newReconciler(t *testing.T, suite *controlPlane, funcs interceptor.Funcs, c
 		t.Fatal(err)
 	}
 	options := metricsbackend.Options{
-		Client: intercepted, Live: intercepted, Events: &events.FakeRecorder{},
+		Client: intercepted, APIReader: intercepted, Events: &events.FakeRecorder{},
 		Pods: servingclient.NewClient(suite.pods.dial), Aggregator: aggregated,
 		Clock:     clock.RealClock{},
 		Namespace: systemNamespace, Namespaces: []string{systemNamespace, otherNamespace},
