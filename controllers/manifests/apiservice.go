@@ -5,6 +5,7 @@ package manifests
 
 import (
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1ac "k8s.io/kube-aggregator/pkg/client/applyconfiguration/apiregistration/v1"
@@ -54,6 +55,12 @@ func KnownVersions() []schema.GroupVersion {
 
 // APIServiceName returns the name that kube-apiserver requires: VERSION.GROUP.
 func APIServiceName(gv schema.GroupVersion) string { return gv.Version + "." + gv.Group }
+
+// VersionOf parses an APIService's name, VERSION.GROUP.
+func VersionOf(name string) (schema.GroupVersion, bool) {
+	version, group, ok := strings.Cut(name, ".")
+	return schema.GroupVersion{Group: group, Version: version}, ok
+}
 
 // APIService returns the registration of a version with target as its backend.
 func APIService(s Serving, gv schema.GroupVersion, target Target) *apiregistrationv1ac.APIServiceApplyConfiguration {

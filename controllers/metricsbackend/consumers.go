@@ -16,6 +16,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/reports"
 )
 
 // keepForConsumers reports whether a registered version that the spec no longer names
@@ -36,7 +37,7 @@ func (r *Reconciler) keepForConsumers(ctx context.Context, s *reconcileState, gv
 		return false, nil
 	}
 	asked := s.consumersAsked()
-	if asked && len(activeConsumers(s.storedStatus.Consumers, gv, s.now)) == 0 {
+	if asked && len(reports.ActiveConsumers(s.storedStatus.Consumers, gv, s.now)) == 0 {
 		return false, nil
 	}
 	claimed, err := r.claimedByOther(ctx, s, gv)
@@ -99,7 +100,7 @@ func (r *Reconciler) consumers(_ context.Context, s *reconcileState) error {
 		return nil
 	}
 	status := &s.backend.Status
-	status.Consumers = mergeConsumers(s.storedStatus.Consumers, s.consumerReports(), s.now)
+	status.Consumers = reports.MergeConsumers(s.storedStatus.Consumers, s.consumerReports(), s.now)
 	s.setConsumersCompatible()
 	for name, asked := range s.versions.kept {
 		if !asked && s.consumersAsked() {
@@ -107,7 +108,7 @@ func (r *Reconciler) consumers(_ context.Context, s *reconcileState) error {
 			s.requeueNow()
 		}
 		if version := s.apiServices[name]; asked && version.Message == "" {
-			gv, _ := versionOf(name)
+			gv, _ := manifests.VersionOf(name)
 			version.Message = "no longer in " + versionsField(gv) + "; kept for its clients, see ConsumersCompatible"
 			s.apiServices[name] = version
 		}
@@ -118,13 +119,13 @@ func (r *Reconciler) consumers(_ context.Context, s *reconcileState) error {
 // consumerReports returns the reports of all running pods. Those of terminating pods are
 // lost with them.
 func (s *reconcileState) consumerReports() []*v1alpha1.ConsumerReport {
-	var reports []*v1alpha1.ConsumerReport
+	var all []*v1alpha1.ConsumerReport
 	for _, p := range s.runningPods() {
 		if p.answer != nil && p.answer.Consumers != nil {
-			reports = append(reports, p.answer.Consumers)
+			all = append(all, p.answer.Consumers)
 		}
 	}
-	return reports
+	return all
 }
 
 func (s *reconcileState) setConsumersCompatible() {
@@ -153,8 +154,8 @@ func (s *reconcileState) setConsumersCompatible() {
 // version that is kept although no client is known.
 func (s *reconcileState) keptMessages() (kept []string, undecided string) {
 	for _, name := range s.keptNames() {
-		gv, _ := versionOf(name)
-		users := activeConsumers(s.backend.Status.Consumers, gv, s.now)
+		gv, _ := manifests.VersionOf(name)
+		users := reports.ActiveConsumers(s.backend.Status.Consumers, gv, s.now)
 		switch {
 		case len(users) > 0:
 			kept = append(kept, s.describeKept(name, users))
@@ -173,9 +174,9 @@ func (s *reconcileState) forcedRemovals() []string {
 		if slices.Contains(desiredVersions(s.spec), gv) || !s.removalForced(gv) {
 			continue
 		}
-		if users := activeConsumers(s.backend.Status.Consumers, gv, s.now); len(users) > 0 {
+		if users := reports.ActiveConsumers(s.backend.Status.Consumers, gv, s.now); len(users) > 0 {
 			forced = append(forced, fmt.Sprintf("%s is removed, as removeDespiteConsumers says, although used by %s",
-				apiServiceName(gv), describeConsumers(users)))
+				apiServiceName(gv), reports.DescribeConsumers(users)))
 		}
 	}
 	return forced
@@ -215,16 +216,16 @@ func (s *reconcileState) consumersUnknown() (reason, message string) {
 }
 
 func (s *reconcileState) describeKept(name string, users []v1alpha1.ConsumerStatus) string {
-	gv, _ := versionOf(name)
+	gv, _ := manifests.VersionOf(name)
 	return fmt.Sprintf("%s is no longer in %s, but was used today or yesterday by %s. "+
 		"It stays until a whole day has passed without them. Put it back into the versions, or remove it all the same: %s.",
-		name, versionsField(gv), describeConsumers(users), s.removalCommand(name))
+		name, versionsField(gv), reports.DescribeConsumers(users), s.removalCommand(name))
 }
 
 // removalCommand returns the command that removes a version despite its clients. It does
 // not add a section that the spec does not have.
 func (s *reconcileState) removalCommand(name string) string {
-	gv, _ := versionOf(name)
+	gv, _ := manifests.VersionOf(name)
 	patch := fmt.Sprintf(`{"spec":{"removeDespiteConsumers":["%s"]}}`, name)
 	if section := sectionOf(s.spec, gv.Group); len(section.versions) > 0 {
 		patch = fmt.Sprintf(`{"spec":{"%s":{"removeDespiteConsumers":["%s"]}}}`, section.field, gv.Version)

@@ -20,6 +20,11 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
+const (
+	v1Name      = "v1.metrics.k8s.io"
+	v1beta1Name = "v1beta1.metrics.k8s.io"
+)
+
 func onlyV1(spec *v1alpha1.MetricsBackendSpec) {
 	spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{"v1"}
 }
@@ -28,7 +33,20 @@ func despiteConsumers(spec *v1alpha1.MetricsBackendSpec) {
 	spec.ResourceMetrics.RemoveDespiteConsumers = []v1alpha1.ResourceMetricsVersion{"v1beta1"}
 }
 
-func (fc *fakeCluster) today() string { return day(fc.clock.Now()) }
+func (fc *fakeCluster) today() string { return fc.clock.Now().UTC().Format(time.DateOnly) }
+
+func consumer(version, userAgent, user, day string) v1alpha1.ConsumerStatus {
+	return v1alpha1.ConsumerStatus{Version: version, UserAgent: userAgent, User: user, LastSeen: day}
+}
+
+// hpaOf is the HPA controller as a client of a version.
+func hpaOf(version, day string) v1alpha1.ConsumerStatus {
+	return consumer(version, "kube-controller-manager", "system:serviceaccount:kube-system:horizontal-pod-autoscaler", day)
+}
+
+func reportOf(consumers ...v1alpha1.ConsumerStatus) *v1alpha1.ConsumerReport {
+	return &v1alpha1.ConsumerReport{Consumers: consumers}
+}
 
 // everyPod makes every pod report the same clients.
 func everyPod(consumers ...v1alpha1.ConsumerStatus) func(*corev1.Pod) (*v1alpha1.ConsumerReport, error) {
@@ -168,7 +186,7 @@ func TestTerminatingPodsReportConsumers(t *testing.T) {
 	fc.reconcileUntil(r, fc.isReady)
 	fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Image = imageBoth })
 	fc.reconcileUntil(r, fc.isReady)
-	if !hasConsumer(fc.backend().Status.Consumers, hpaOf(v1beta1Name, fc.today())) {
+	if !slices.Contains(fc.backend().Status.Consumers, hpaOf(v1beta1Name, fc.today())) {
 		t.Errorf("forgotten with the pod that saw it: %v", fc.backend().Status.Consumers)
 	}
 }

@@ -24,8 +24,7 @@
 //     startfailure.go
 //   - pods and their answers: pod.go (and its status), probe.go, failing.go; existing.go and
 //     probedservice.go for spec.existing
-//   - what pods report: sources.go, kubelets.go, specsources.go, rules.go, consumers.go,
-//     consumerlist.go
+//   - what pods report: sources.go and consumers.go (package reports)
 //   - the status: status.go, events.go, metrics.go
 //   - deletion: finalize.go (of a MetricsBackend), retireall.go (of the operator's
 //     namespace)

@@ -99,7 +99,7 @@ func (r *Reconciler) removeVersions(ctx context.Context, s *reconcileState) (str
 func (s *reconcileState) possiblyRegistered() []string {
 	var names []string
 	add := func(name string) {
-		if _, ok := versionOf(name); ok && !slices.Contains(names, name) {
+		if _, ok := manifests.VersionOf(name); ok && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

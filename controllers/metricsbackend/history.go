@@ -9,6 +9,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/adoption"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/certificates"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/reports"
 	"github.com/metricsbackend/metrics-backend-operator/internal/debounce"
 )
 
@@ -16,6 +17,7 @@ import (
 // lost at a restart: waits then start over, and the status may be written once more.
 type history struct {
 	streaks      *debounce.Tracker[stateKey]
+	reports      *debounce.Tracker[reports.Key]
 	certificates *debounce.Tracker[certificates.StateKey]
 	contests     map[string]*lifecycle.Contest
 	// adoption is of the checks before an APIService is adopted.
@@ -72,20 +74,12 @@ const (
 	// APIService that was adopted and is not verified yet.
 	adoptionFailing
 	adoptionSucceeding
-	kubeletsFailing
-	sourceFailing
-	// ruleFailing: the rule with a path fails for the reason in detail.
-	ruleFailing
-	// sourceMessageDiffers and ruleMessageDiffers: only the message of a source, or of a rule and reason, differs
-	// from the status.
-	sourceMessageDiffers
-	ruleMessageDiffers
 )
 
 // history returns what is remembered of a backend.
 func (r *Reconciler) history(backend string) *history {
 	h, _ := r.histories.LoadOrStore(backend, &history{
-		streaks: debounce.New[stateKey](r.Clock), certificates: debounce.New[certificates.StateKey](r.Clock), contests: map[string]*lifecycle.Contest{},
+		streaks: debounce.New[stateKey](r.Clock), reports: debounce.New[reports.Key](r.Clock), certificates: debounce.New[certificates.StateKey](r.Clock), contests: map[string]*lifecycle.Contest{},
 	})
 	return h.(*history)
 }
@@ -111,12 +105,6 @@ const (
 	// requestGrace is for requests through kube-apiserver: one fails with each restart
 	// of a kube-apiserver.
 	requestGrace = 15 * time.Second
-	// sourcesGrace is for kubelets, sources and rules: in a large cluster some kubelet
-	// is always restarting.
-	sourcesGrace = 45 * time.Second
-	// messageGrace is how long a message stays in the status when only its text changes:
-	// text from other programs may differ with each failure.
-	messageGrace = 5 * time.Minute
 	// adoptionTimeout is for requests to an APIService on trial: where packets are dropped,
 	// clients wait as long each time.
 	adoptionTimeout = 5 * time.Second

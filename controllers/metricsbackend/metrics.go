@@ -9,6 +9,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/reports"
 )
 
 var (
@@ -73,7 +74,7 @@ func (s *reconcileState) recordConsumers() {
 			consumersGauge.DeleteLabelValues(s.backend.Name, name)
 			continue
 		}
-		consumersGauge.WithLabelValues(s.backend.Name, name).Set(float64(len(activeConsumers(s.backend.Status.Consumers, gv, s.now))))
+		consumersGauge.WithLabelValues(s.backend.Name, name).Set(float64(len(reports.ActiveConsumers(s.backend.Status.Consumers, gv, s.now))))
 	}
 }
 

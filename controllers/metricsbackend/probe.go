@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
@@ -133,7 +134,7 @@ func (s *reconcileState) proberAccount() client.ObjectKey {
 func (s *reconcileState) versionsToProbe() []schema.GroupVersion {
 	versions := slices.Concat(s.versions.desired, s.excluded())
 	for _, name := range s.registeredNames() {
-		if gv, ok := versionOf(name); ok && !slices.Contains(versions, gv) {
+		if gv, ok := manifests.VersionOf(name); ok && !slices.Contains(versions, gv) {
 			versions = append(versions, gv)
 		}
 	}
@@ -160,7 +161,7 @@ func (s *reconcileState) servers() lifecycle.Servers {
 // retireByAnswers marks the registered versions that are to be retired by what the servers answered.
 func (s *reconcileState) retireByAnswers(logger klog.Logger) {
 	for _, name := range s.registeredNames() {
-		gv, ok := versionOf(name)
+		gv, ok := manifests.VersionOf(name)
 		if !ok || s.isRetiring(gv) {
 			continue
 		}

@@ -125,7 +125,7 @@ func (s *reconcileState) version(gv schema.GroupVersion) *lifecycle.Version {
 		}).message,
 	}
 	for _, other := range s.registeredNames() {
-		if known, ok := versionOf(other); ok && known.Group == gv.Group && known != gv && lifecycle.IsUnverified(s.registered[other]) {
+		if known, ok := manifests.VersionOf(other); ok && known.Group == gv.Group && known != gv && lifecycle.IsUnverified(s.registered[other]) {
 			v.OtherTrial = other
 		}
 	}

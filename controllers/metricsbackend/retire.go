@@ -40,7 +40,7 @@ func (r *Reconciler) retire(ctx context.Context, s *reconcileState) error {
 	}
 	fresh := false
 	for _, name := range s.registeredNames() {
-		gv, ok := versionOf(name)
+		gv, ok := manifests.VersionOf(name)
 		if !ok || storedVersion(&s.storedStatus, name).State.IsRetiring() {
 			continue
 		}
@@ -101,7 +101,7 @@ func (r *Reconciler) podsGone(ctx context.Context, s *reconcileState, service *a
 // even if the spec names them again, and then registered by the usual rules.
 func (s *reconcileState) intents() []v1alpha1.APIServiceStatus {
 	return slices.DeleteFunc(slices.Clone(s.storedStatus.APIServices), func(known v1alpha1.APIServiceStatus) bool {
-		_, ok := versionOf(known.Name)
+		_, ok := manifests.VersionOf(known.Name)
 		return !ok || !known.State.IsRetiring()
 	})
 }
@@ -128,7 +128,7 @@ func (r *Reconciler) retireVersions(ctx context.Context, s *reconcileState, name
 	var written []*lifecycle.Version
 	for _, name := range names {
 		v := &lifecycle.Version{Name: name, Ours: s.ours(), Retires: true}
-		v.GV, _ = versionOf(name)
+		v.GV, _ = manifests.VersionOf(name)
 		d, err := r.advance(ctx, s, v)
 		if d.State == lifecycle.Restoring {
 			s.apiServices[name] = v1alpha1.APIServiceStatus{Name: name, State: v1alpha1.APIServiceRestoring, Message: s.apiServices[name].Message}

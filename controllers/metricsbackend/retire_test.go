@@ -14,6 +14,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
 func ready(t *testing.T, funcs ...interceptor.Funcs) (*fakeCluster, *Reconciler) {
@@ -153,7 +154,7 @@ func TestRetireKeepsAPIServicesOfOthers(t *testing.T) {
 func TestVersionOf(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{"v1.metrics.k8s.io": true, "v1.": true, "v1": false, "": false} {
-		gv, ok := versionOf(name)
+		gv, ok := manifests.VersionOf(name)
 		if ok != want || ok && apiServiceName(gv) != name {
 			t.Errorf("%q: %v, %t", name, gv, ok)
 		}
@@ -184,7 +185,7 @@ func TestRetireAll(t *testing.T) {
 
 func (fc *fakeCluster) loseLabel(name string) {
 	fc.t.Helper()
-	gv, _ := versionOf(name)
+	gv, _ := manifests.VersionOf(name)
 	fc.editAPIService(gv, func(s *apiregistrationv1.APIService) { s.Labels = nil })
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 )
 
@@ -62,7 +63,7 @@ func (r *Reconciler) retireAllOnce(ctx context.Context) error {
 			if !s.ours().PointsToPods(s.registered[name]) {
 				continue // its target stays
 			}
-			gv, _ := versionOf(name)
+			gv, _ := manifests.VersionOf(name)
 			d, err := r.advance(ctx, s, &lifecycle.Version{GV: gv, Name: name, Ours: s.ours(), Retires: true, Successor: new(string)})
 			switch {
 			case err != nil:

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
@@ -140,12 +141,12 @@ func rolloutFailure(d *appsv1.Deployment, all pods) string {
 func (s *reconcileState) isGroupServedElsewhere(gv schema.GroupVersion) bool {
 	ofGroup := func(other schema.GroupVersion) bool { return other.Group == gv.Group }
 	for name := range s.others {
-		if other, ok := versionOf(name); ok && ofGroup(other) {
+		if other, ok := manifests.VersionOf(name); ok && ofGroup(other) {
 			return true
 		}
 	}
 	for name, live := range s.registered {
-		if other, ok := versionOf(name); ok && ofGroup(other) && (other == gv || !s.ours().PointsToTarget(live)) {
+		if other, ok := manifests.VersionOf(name); ok && ofGroup(other) && (other == gv || !s.ours().PointsToTarget(live)) {
 			return true
 		}
 	}

@@ -11,12 +11,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/reports"
 )
 
-// conditionResult is one part's contribution to a condition.
-type conditionResult struct {
-	status          metav1.ConditionStatus
-	reason, message string
+// reportsInput is what reports are evaluated against.
+func (s *reconcileState) reportsInput() *reports.Input {
+	return &reports.Input{
+		Backend: s.backend.Name, Generation: s.backend.Generation, Spec: s.spec, Serving: s.serving,
+		Stored: &s.storedStatus, Now: s.now, Streaks: s.history.reports,
+	}
 }
 
 // sources summarizes the reports of the ready pods about kubelets, spec.sources and
@@ -25,7 +28,7 @@ func (r *Reconciler) sources(_ context.Context, s *reconcileState) error {
 	both := []string{v1alpha1.ConditionSourcesHealthy, v1alpha1.ConditionRulesReady}
 	status := &s.backend.Status
 	if !s.deploys() {
-		s.history.streaks.Reset(stateKey{state: kubeletsFailing})
+		reports.ForgetKubelets(s.history.reports)
 		status.Sources, status.Rules, status.RuleCount, status.FailingRules = nil, nil, 0, 0
 		for _, kind := range both {
 			s.setCondition(kind, metav1.ConditionUnknown, v1alpha1.ReasonNotApplicable,
@@ -33,8 +36,8 @@ func (r *Reconciler) sources(_ context.Context, s *reconcileState) error {
 		}
 		return nil
 	}
-	reports := s.sourceReports()
-	if len(reports) == 0 {
+	in, all := s.reportsInput(), s.sourceReports()
+	if len(all) == 0 {
 		for _, kind := range both {
 			if s.probed.transient && s.wasTrue(kind) {
 				continue
@@ -43,32 +46,39 @@ func (r *Reconciler) sources(_ context.Context, s *reconcileState) error {
 				"no ready serving pod reports on its sources: see ServingReady")
 		}
 		if !s.probed.transient {
-			s.history.streaks.Reset(stateKey{state: kubeletsFailing})
+			reports.ForgetKubelets(s.history.reports)
 		}
 		return nil
 	}
 	if late := s.podWithOldSettings(); late != "" {
-		s.history.streaks.Reset(stateKey{state: kubeletsFailing})
-		s.setSourcesHealthy(conditionResult{metav1.ConditionUnknown, v1alpha1.ReasonProgressing, late})
-		if s.rulesInSpec() {
+		reports.ForgetKubelets(s.history.reports)
+		s.setSourcesHealthy(reports.Result{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonProgressing, Message: late})
+		if in.HasRules() {
 			s.setCondition(v1alpha1.ConditionRulesReady, metav1.ConditionUnknown, v1alpha1.ReasonProgressing, late)
 			return nil
 		}
-		s.setResult(v1alpha1.ConditionRulesReady, s.rules(reports))
+		s.setRulesReady(in.Rules(all))
 		return nil
 	}
-	var parts []conditionResult
+	var parts []reports.Result
 	if s.scrapesKubelets() {
-		parts = append(parts, s.kubeletsResult(reports))
+		parts = append(parts, in.Kubelets(all))
 	}
+	status.Sources = nil
 	if len(s.spec.Sources) > 0 {
-		parts = append(parts, s.specSources(reports))
-	} else {
-		status.Sources = nil
+		var result reports.Result
+		result, status.Sources = in.Sources(all)
+		parts = append(parts, result)
 	}
 	s.setSourcesHealthy(parts...)
-	s.setResult(v1alpha1.ConditionRulesReady, s.rules(reports))
+	s.setRulesReady(in.Rules(all))
 	return nil
+}
+
+func (s *reconcileState) setRulesReady(result reports.Result, unhealthy reports.Unhealthy) {
+	status := &s.backend.Status
+	status.Rules, status.RuleCount, status.FailingRules = unhealthy.Rules, unhealthy.Count, unhealthy.Failing
+	s.setCondition(v1alpha1.ConditionRulesReady, result.Status, result.Reason, result.Message)
 }
 
 // scrapesKubelets reports whether resource metrics come from kubelets.
@@ -99,16 +109,16 @@ func (s *reconcileState) podWithOldSettings() string {
 }
 
 // setSourcesHealthy merges the results: False wins over Unknown, and that over True.
-func (s *reconcileState) setSourcesHealthy(parts ...conditionResult) {
+func (s *reconcileState) setSourcesHealthy(parts ...reports.Result) {
 	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown, metav1.ConditionTrue} {
 		var reason string
 		var messages []string
 		for _, part := range parts {
-			if part.status == status {
+			if part.Status == status {
 				if reason == "" {
-					reason = part.reason
+					reason = part.Reason
 				}
-				messages = append(messages, part.message)
+				messages = append(messages, part.Message)
 			}
 		}
 		if reason == "" {
@@ -122,14 +132,4 @@ func (s *reconcileState) setSourcesHealthy(parts ...conditionResult) {
 		return
 	}
 	s.setCondition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "the spec names no source")
-}
-
-// debounceMessage returns old, the message in the status, until it has differed from
-// message for messageGrace. The caller checked that nothing else differs.
-func (s *reconcileState) debounceMessage(key stateKey, old, message string) string {
-	if differs := old != "" && old != message; differs && s.history.streaks.Set(key, true).Elapsed < messageGrace {
-		return old
-	}
-	s.history.streaks.Reset(key)
-	return message
 }

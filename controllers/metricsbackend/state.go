@@ -169,6 +169,12 @@ func (s *reconcileState) setCondition(kind string, status metav1.ConditionStatus
 	})
 }
 
+// conditionResult is one part's contribution to a condition.
+type conditionResult struct {
+	status          metav1.ConditionStatus
+	reason, message string
+}
+
 func (s *reconcileState) setResult(kind string, r conditionResult) {
 	s.setCondition(kind, r.status, r.reason, r.message)
 }

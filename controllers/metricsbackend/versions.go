@@ -79,12 +79,6 @@ func shortVersion(gv schema.GroupVersion) string {
 	return word + "/" + gv.Version
 }
 
-// versionOf parses an APIService's name, VERSION.GROUP.
-func versionOf(name string) (schema.GroupVersion, bool) {
-	version, group, ok := strings.Cut(name, ".")
-	return schema.GroupVersion{Group: group, Version: version}, ok
-}
-
 func apiServiceName(gv schema.GroupVersion) string { return manifests.APIServiceName(gv) }
 
 func joinVersions(versions []schema.GroupVersion) string {

@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package metricsbackend
+package reports
 
 import (
 	"cmp"
@@ -35,10 +35,10 @@ const (
 
 type consumerKey struct{ version, userAgent, user string }
 
-// mergeConsumers merges the pods' reports into the known clients and drops clients last
+// MergeConsumers merges the pods' reports into the known clients and drops clients last
 // seen before yesterday. Clients of pods that are gone stay. The result differs from
 // known only if a client is new, expired, or seen on another day.
-func mergeConsumers(known []v1alpha1.ConsumerStatus, reports []*v1alpha1.ConsumerReport, now time.Time) []v1alpha1.ConsumerStatus {
+func MergeConsumers(known []v1alpha1.ConsumerStatus, reports []*v1alpha1.ConsumerReport, now time.Time) []v1alpha1.ConsumerStatus {
 	now = now.UTC()
 	today, yesterday := day(now), day(now.AddDate(0, 0, -1))
 	early := now.Sub(now.Truncate(24*time.Hour)) < dayStartGrace
@@ -53,7 +53,7 @@ func mergeConsumers(known []v1alpha1.ConsumerStatus, reports []*v1alpha1.Consume
 	for _, report := range reports {
 		for _, c := range report.Consumers {
 			key, last := reportedKey(c), min(c.LastSeen, today)
-			gv, ok := versionOf(key.version)
+			gv, ok := manifests.VersionOf(key.version)
 			if _, err := time.Parse(time.DateOnly, c.LastSeen); err != nil || last < yesterday || !ok || !slices.Contains(manifests.KnownVersions(), gv) {
 				continue
 			}
@@ -100,17 +100,17 @@ func boundConsumers(days, before map[consumerKey]string) []v1alpha1.ConsumerStat
 
 func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
-// activeConsumers returns the clients that used a version today or yesterday.
-func activeConsumers(consumers []v1alpha1.ConsumerStatus, gv schema.GroupVersion, now time.Time) []v1alpha1.ConsumerStatus {
+// ActiveConsumers returns the clients that used a version today or yesterday.
+func ActiveConsumers(consumers []v1alpha1.ConsumerStatus, gv schema.GroupVersion, now time.Time) []v1alpha1.ConsumerStatus {
 	yesterday := day(now.AddDate(0, 0, -1))
 	return slices.DeleteFunc(slices.Clone(consumers), func(c v1alpha1.ConsumerStatus) bool {
-		return c.Version != apiServiceName(gv) || c.LastSeen < yesterday
+		return c.Version != manifests.APIServiceName(gv) || c.LastSeen < yesterday
 	})
 }
 
-// describeConsumers names clients of one version in a stable order, the HPA controller
+// DescribeConsumers names clients of one version in a stable order, the HPA controller
 // first.
-func describeConsumers(consumers []v1alpha1.ConsumerStatus) string {
+func DescribeConsumers(consumers []v1alpha1.ConsumerStatus) string {
 	sorted := slices.SortedFunc(slices.Values(consumers), func(a, b v1alpha1.ConsumerStatus) int {
 		return cmp.Or(cmp.Compare(consumerPriority(a.User, a.UserAgent), consumerPriority(b.User, b.UserAgent)), cmp.Compare(a.UserAgent, b.UserAgent), cmp.Compare(a.User, b.User))
 	})

@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package metricsbackend
+package reports
 
 import (
 	"cmp"
@@ -24,15 +24,14 @@ const (
 	maxSourceMessage = 1024
 )
 
-// specSources evaluates the pods' reports about spec.sources and puts each source into
-// the status. Requests reach any pod, so the report of one pod is enough.
-func (s *reconcileState) specSources(reports []*v1alpha1.SourceReport) conditionResult {
-	var all []v1alpha1.SourceStatus
+// Sources evaluates the pods' reports about spec.sources, and returns the status of each.
+// Requests reach any pod, so the report of one pod is enough.
+func (in *Input) Sources(reports []*v1alpha1.SourceReport) (result Result, all []v1alpha1.SourceStatus) {
 	var failing []string
 	var pending []string
-	for i := range s.spec.Sources {
-		source := &s.spec.Sources[i]
-		seen := s.specSource(source.Name, reports)
+	for i := range in.Spec.Sources {
+		source := &in.Spec.Sources[i]
+		seen := in.specSource(source.Name, reports)
 		all = append(all, seen)
 		if seen.Healthy || source.Optional {
 			continue
@@ -42,42 +41,44 @@ func (s *reconcileState) specSources(reports []*v1alpha1.SourceReport) condition
 			pending = append(pending, source.Name)
 		default:
 			failing = append(failing, fmt.Sprintf("source %q: %s: %s. %s.", seen.Name, seen.Reason,
-				strings.TrimRight(seen.Message, ". "), s.sourceRemedy(source, seen.Reason)))
+				strings.TrimRight(seen.Message, ". "), in.sourceRemedy(source, seen.Reason)))
 		}
 	}
-	s.backend.Status.Sources = all
 	switch {
 	case len(failing) > 0:
 		shown := failing[:min(len(failing), sourcesShown)]
-		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonSourcesFailing, strings.Join(shown, " ") + text.AndMore(len(failing)-len(shown), "source")}
+		return Result{metav1.ConditionFalse, v1alpha1.ReasonSourcesFailing, strings.Join(shown, " ") + text.AndMore(len(failing)-len(shown), "source")}, all
 	case len(pending) > 0:
-		return conditionResult{metav1.ConditionUnknown, v1alpha1.ReasonProgressing, "being asked for the first time: " + strings.Join(pending, ", ")}
+		return Result{metav1.ConditionUnknown, v1alpha1.ReasonProgressing, "being asked for the first time: " + strings.Join(pending, ", ")}, all
 	}
-	return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "all sources that are not optional answer"}
+	return Result{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "all sources that are not optional answer"}, all
 }
 
 // specSource returns the state of one source. A failure of a healthy one is reported
-// after sourcesGrace, or at once after a change of the spec.
-func (s *reconcileState) specSource(name string, reports []*v1alpha1.SourceReport) v1alpha1.SourceStatus {
-	was := find(s.storedStatus.Sources, func(known v1alpha1.SourceStatus) bool { return known.Name == name })
+// after Grace, or at once after a change of the spec.
+func (in *Input) specSource(name string, reports []*v1alpha1.SourceReport) v1alpha1.SourceStatus {
+	var was v1alpha1.SourceStatus
+	if i := slices.IndexFunc(in.Stored.Sources, func(known v1alpha1.SourceStatus) bool { return known.Name == name }); i >= 0 {
+		was = in.Stored.Sources[i]
+	}
 	now := reportedSource(name, reports)
-	failing := stateKey{state: sourceFailing, name: name}
+	failing := Key{failure: sourceFailing, name: name}
 	switch {
 	case now.Healthy, now.Reason == v1alpha1.ReasonNotYetReported:
-		s.history.streaks.Reset(failing)
-	case was.Healthy && s.condition(v1alpha1.ConditionSourcesHealthy).ObservedGeneration == s.backend.Generation &&
-		s.history.streaks.Set(failing, true).Elapsed < sourcesGrace:
+		in.Streaks.Reset(failing)
+	case was.Healthy && in.condition(v1alpha1.ConditionSourcesHealthy).ObservedGeneration == in.Generation &&
+		in.Streaks.Set(failing, true).Elapsed < Grace:
 		return was
 	}
 	if now.Reason == was.Reason {
-		now.Message = s.debounceMessage(stateKey{state: sourceMessageDiffers, name: name}, was.Message, now.Message)
+		now.Message = in.debounceMessage(Key{failure: sourceMessageDiffers, name: name}, was.Message, now.Message)
 	}
 	switch {
 	case was.Name != "" && was.Healthy == now.Healthy && was.Since != nil:
 		// Keep the first time, even if the pods that reported it are gone.
 		now.Since = was.Since
-	case now.Since == nil, now.Since.After(s.now):
-		now.Since = &metav1.Time{Time: s.now.Truncate(time.Second)}
+	case now.Since == nil, now.Since.After(in.Now):
+		now.Since = &metav1.Time{Time: in.Now.Truncate(time.Second)}
 	}
 	return now
 }
@@ -138,11 +139,11 @@ func earlier(known *metav1.Time, other metav1.Time) *metav1.Time {
 
 // sourceRemedy returns what to do about a failing source. The reasons are those of
 // serving.
-func (s *reconcileState) sourceRemedy(source *v1alpha1.SourceSpec, reason string) string {
+func (in *Input) sourceRemedy(source *v1alpha1.SourceSpec, reason string) string {
 	path := fmt.Sprintf("spec.sources[name=%s].prometheus", source.Name)
 	switch reason {
 	case "Credentials":
-		return fmt.Sprintf("Create or correct the Secret that %s names, in namespace %s", path, s.serving.Namespace)
+		return fmt.Sprintf("Create or correct the Secret that %s names, in namespace %s", path, in.Serving.Namespace)
 	case "ConnectionFailed":
 		return "Serving pods must reach it: check " + path + ".url, its Service, and NetworkPolicies"
 	case "Timeout":

@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package metricsbackend
+package reports
 
 import (
 	"cmp"
@@ -23,24 +23,24 @@ const (
 	nodesShown   = 5
 )
 
-// kubeletsResult summarizes the pods' reports about kubelets. Each pod scrapes every
+// Kubelets summarizes the pods' reports about kubelets. Each pod scrapes every
 // kubelet, and requests reach any pod, so the report with the most failures counts, or of these
 // the one with the most pods without metrics: a pod that has just started knows of none.
-func (s *reconcileState) kubeletsResult(reports []*v1alpha1.SourceReport) conditionResult {
+func (in *Input) Kubelets(reports []*v1alpha1.SourceReport) Result {
 	worst := slices.MaxFunc(reports, func(a, b *v1alpha1.SourceReport) int {
 		k, other := &a.Kubelets, &b.Kubelets
 		return cmp.Or(failureCount(k)-failureCount(other), k.PodsWithoutMetrics-other.PodsWithoutMetrics, cmp.Compare(k.PodsWithoutPoint, other.PodsWithoutPoint))
 	})
-	result := s.evaluateKubelets(worst.Kubelets)
-	failing := s.history.streaks.Set(stateKey{state: kubeletsFailing}, result.status == metav1.ConditionFalse)
-	known := s.condition(v1alpha1.ConditionSourcesHealthy)
+	result := in.evaluateKubelets(worst.Kubelets)
+	failing := in.Streaks.Set(Key{failure: kubeletsFailing}, result.Status == metav1.ConditionFalse)
+	known := in.condition(v1alpha1.ConditionSourcesHealthy)
 	// Kubelets come first in the condition, so with this reason they were healthy.
 	wereHealthy := known.Status == metav1.ConditionTrue || known.Reason == v1alpha1.ReasonSourcesFailing
-	if failing.Count > 0 && failing.Elapsed < sourcesGrace && wereHealthy {
-		result = conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, kubeletsAnswer}
+	if failing.Count > 0 && failing.Elapsed < Grace && wereHealthy {
+		result = Result{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, kubeletsAnswer}
 	}
-	if result.status == metav1.ConditionTrue && known.Status == result.status && known.ObservedGeneration == s.backend.Generation && len(s.spec.Sources) == 0 {
-		result.message = s.debounceMessage(stateKey{state: sourceMessageDiffers}, known.Message, result.message)
+	if result.Status == metav1.ConditionTrue && known.Status == result.Status && known.ObservedGeneration == in.Generation && len(in.Spec.Sources) == 0 {
+		result.Message = in.debounceMessage(Key{failure: sourceMessageDiffers}, known.Message, result.Message)
 	}
 	return result
 }
@@ -55,26 +55,26 @@ func failureCount(k *v1alpha1.KubeletReport) int {
 	return n
 }
 
-func (s *reconcileState) evaluateKubelets(k v1alpha1.KubeletReport) conditionResult {
-	rm := s.backend.Spec.ResourceMetrics
+func (in *Input) evaluateKubelets(k v1alpha1.KubeletReport) Result {
+	rm := in.Spec.ResourceMetrics
 	switch {
 	case k.Nodes == 0 && rm != nil && rm.Rules != nil:
 		// RulesReady reports on the rules.
-		return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "no kubelet is scraped: with spec.resourceMetrics.rules the values come from a source"}
+		return Result{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "no kubelet is scraped: with spec.resourceMetrics.rules the values come from a source"}
 	case k.Nodes == 0:
-		return conditionResult{
+		return Result{
 			metav1.ConditionFalse, v1alpha1.ReasonNoNodes,
 			"no node matches spec.resourceMetrics.scrape.nodeSelector: correct the selector, or take it out to scrape all nodes",
 		}
 	case len(k.Failures) == 0 && k.Healthy == 0:
-		return conditionResult{metav1.ConditionUnknown, v1alpha1.ReasonProgressing, "the kubelets are being asked for the first time"}
+		return Result{metav1.ConditionUnknown, v1alpha1.ReasonProgressing, "the kubelets are being asked for the first time"}
 	}
-	pods, none := s.podsMessage(k)
+	pods, none := in.podsMessage(k)
 	switch {
 	case len(k.Failures) == 0 && none:
-		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonKubeletsFailing, pods}
+		return Result{metav1.ConditionFalse, v1alpha1.ReasonKubeletsFailing, pods}
 	case len(k.Failures) == 0:
-		return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, withPods(kubeletsAnswer, pods)}
+		return Result{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, withPods(kubeletsAnswer, pods)}
 	}
 	failures := slices.Clone(k.Failures)
 	slices.SortStableFunc(failures, func(a, b v1alpha1.KubeletFailure) int {
@@ -87,9 +87,9 @@ func (s *reconcileState) evaluateKubelets(k v1alpha1.KubeletReport) conditionRes
 	}
 	var parts []string
 	for _, f := range failures[:min(len(failures), failureKinds)] {
-		parts = append(parts, fmt.Sprintf("%d of %d nodes: %s (%s). %s", f.Count, k.Nodes, f.Reason, nodeNames(f), s.remedy(f.Reason)))
+		parts = append(parts, fmt.Sprintf("%d of %d nodes: %s (%s). %s", f.Count, k.Nodes, f.Reason, nodeNames(f), in.remedy(f.Reason)))
 	}
-	return conditionResult{metav1.ConditionFalse, reason, withPods(strings.Join(parts, ". "), pods)}
+	return Result{metav1.ConditionFalse, reason, withPods(strings.Join(parts, ". "), pods)}
 }
 
 // withPods returns a message followed by that about pods, if there is any.
@@ -103,8 +103,8 @@ func withPods(message, pods string) string {
 // podsMessage describes pods without metrics, if there are any, and reports whether no pod of the
 // cluster has metrics. Those known from metadata may not run, or run on nodes that are not selected;
 // but if all nodes are, some must have metrics, since serving runs in a pod, too.
-func (s *reconcileState) podsMessage(k v1alpha1.KubeletReport) (message string, none bool) {
-	switch allNodes := s.spec.ResourceMetrics.Scrape.NodeSelector.Size() == 0; {
+func (in *Input) podsMessage(k v1alpha1.KubeletReport) (message string, none bool) {
+	switch allNodes := in.Spec.ResourceMetrics.Scrape.NodeSelector.Size() == 0; {
 	case k.PodPoints == 0 && k.PodsWithoutPoint > 0 && allNodes:
 		return fmt.Sprintf("no pod has metrics (known from their metadata: %s). %s", roughCount(int(k.PodsWithoutPoint)), runtimeRemedy), true
 	case k.PodsWithoutMetrics > 0:
@@ -159,26 +159,26 @@ func reasonRank(reason v1alpha1.ScrapeReason) int {
 }
 
 // remedy returns what to do about one kind of failure.
-func (s *reconcileState) remedy(reason v1alpha1.ScrapeReason) string {
+func (in *Input) remedy(reason v1alpha1.ScrapeReason) string {
 	switch reason {
 	case v1alpha1.ScrapeCertificateUntrusted:
 		return "Kubelets show certificates that the cluster's CA did not sign for their address, so they get no token. Either (1) have them signed: " +
-			"serverTLSBootstrap: true in the kubelets' configuration, then approve their CSRs; or (2) pin each node's first certificate: " + s.patchTLS(v1alpha1.KubeletTLSPinOnFirstUse) +
-			"; or (3) verify nothing: " + s.patchTLS(v1alpha1.KubeletTLSSkip)
+			"serverTLSBootstrap: true in the kubelets' configuration, then approve their CSRs; or (2) pin each node's first certificate: " + in.patchTLS(v1alpha1.KubeletTLSPinOnFirstUse) +
+			"; or (3) verify nothing: " + in.patchTLS(v1alpha1.KubeletTLSSkip)
 	case v1alpha1.ScrapeCertificateChanged:
 		return "Kubelets show other certificates than those pinned on first use. If they were renewed, restart the serving pods to pin again: " +
-			fmt.Sprintf("kubectl rollout restart deployment -n %s %s; otherwise someone answers in their place", s.serving.Namespace, s.serving.Name())
+			fmt.Sprintf("kubectl rollout restart deployment -n %s %s; otherwise someone answers in their place", in.Serving.Namespace, in.Serving.Name())
 	case v1alpha1.ScrapeNoAddress:
 		return "These nodes have no address of the types in spec.resourceMetrics.scrape.addressTypes"
 	case v1alpha1.ScrapeConnectionFailed, v1alpha1.ScrapeTimeout:
 		return "Serving pods must reach kubelets at their address and port: check firewalls, NetworkPolicies and spec.resourceMetrics.scrape"
 	case v1alpha1.ScrapeNoToken:
-		return "Serving pods cannot request a token of " + s.scrapeAccount() + ", and send kubelets no other: see their log. Role " +
-			s.serving.Namespace + "/" + s.serving.Name() + " must let them create serviceaccounts/token of it; the operator creates both"
+		return "Serving pods cannot request a token of " + in.scrapeAccount() + ", and send kubelets no other: see their log. Role " +
+			in.Serving.Namespace + "/" + in.Serving.Name() + " must let them create serviceaccounts/token of it; the operator creates both"
 	case v1alpha1.ScrapeUnauthorized:
 		return "These kubelets do not accept ServiceAccount tokens: set authentication.webhook.enabled: true in their configuration"
 	case v1alpha1.ScrapeForbidden:
-		return "These kubelets refuse " + s.scrapeAccount() + ": it needs nodes/metrics (ClusterRole " + s.serving.ScrapeName() + "), and they authorization.mode: Webhook"
+		return "These kubelets refuse " + in.scrapeAccount() + ": it needs nodes/metrics (ClusterRole " + in.Serving.ScrapeName() + "), and they authorization.mode: Webhook"
 	case v1alpha1.ScrapeBadStatus, v1alpha1.ScrapeMalformedBody:
 		return "What answers there is no kubelet with /metrics/resource: exclude virtual nodes with spec.resourceMetrics.scrape.nodeSelector"
 	case v1alpha1.ScrapeStaleSamples:
@@ -191,12 +191,12 @@ func (s *reconcileState) remedy(reason v1alpha1.ScrapeReason) string {
 	return "See the serving pods' log"
 }
 
-func (s *reconcileState) patchTLS(mode v1alpha1.KubeletTLSMode) string {
+func (in *Input) patchTLS(mode v1alpha1.KubeletTLSMode) string {
 	return fmt.Sprintf(`kubectl patch metricsbackend %s --type=merge -p '{"spec":{"resourceMetrics":{"kubeletTLS":{"mode":"%s"}}}}'`,
-		s.backend.Name, mode)
+		in.Backend, mode)
 }
 
 // scrapeAccount describes the account whose tokens are for kubelets.
-func (s *reconcileState) scrapeAccount() string {
-	return "ServiceAccount " + s.serving.Namespace + "/" + s.serving.ScrapeName()
+func (in *Input) scrapeAccount() string {
+	return "ServiceAccount " + in.Serving.Namespace + "/" + in.Serving.ScrapeName()
 }

@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package metricsbackend
+package reports
 
 import (
 	"cmp"
@@ -25,43 +25,46 @@ const (
 	maxRuleMessage = 512
 )
 
-// rules evaluates the pods' reports about rules and puts unhealthy rules into the status.
-// The report of one pod is enough.
-func (s *reconcileState) rules(reports []*v1alpha1.SourceReport) conditionResult {
-	status := &s.backend.Status
-	status.Rules, status.RuleCount, status.FailingRules = nil, 0, 0
-	if !s.rulesInSpec() {
-		return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "the spec has no rules"}
+// Unhealthy are the rules that the status names, and how many there are.
+type Unhealthy struct {
+	Rules          []v1alpha1.RuleStatus
+	Count, Failing int32
+}
+
+// Rules evaluates the pods' reports about rules, and returns the unhealthy ones. The report of one
+// pod is enough.
+func (in *Input) Rules(reports []*v1alpha1.SourceReport) (result Result, rules Unhealthy) {
+	if !in.HasRules() {
+		return Result{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "the spec has no rules"}, rules
 	}
 	counted, failing := 0, 0
 	for _, report := range reports {
 		counted, failing = max(counted, report.RuleCount), max(failing, report.FailingRules)
 	}
 	var reported, held []v1alpha1.RuleStatus
-	still := sets.Set[stateKey]{}
+	still := sets.Set[Key]{}
 	for _, now := range reportedRules(reports) {
 		still.Insert(ruleKey(now))
-		if s.isRuleTransient(now) {
+		if in.isRuleTransient(now) {
 			held = append(held, now)
 			continue
 		}
-		now.Message = s.debounceMessage(stateKey{ruleMessageDiffers, now.Path, now.Reason}, s.storedRule(now).Message, now.Message)
+		now.Message = in.debounceMessage(Key{ruleMessageDiffers, now.Path, now.Reason}, in.storedRule(now).Message, now.Message)
 		reported = append(reported, now)
 	}
 	// Failures that ended, or are of another spec, start over.
-	s.history.streaks.ResetFunc(func(key stateKey) bool { return key.state == ruleFailing && !still.Has(key) })
+	in.Streaks.ResetFunc(func(key Key) bool { return key.failure == ruleFailing && !still.Has(key) })
 	// Reports name at most 50 rules; their counts include the others.
 	bad := failingPaths(reported)
 	failing = max(failing-len(failingPaths(held).Difference(bad)), len(bad))
-	status.RuleCount, status.FailingRules = servingclient.Clamp(counted), servingclient.Clamp(failing)
-	status.Rules = worstRules(reported, v1alpha1.MaxRuleStatuses)
+	rules = Unhealthy{worstRules(reported, v1alpha1.MaxRuleStatuses), servingclient.Clamp(counted), servingclient.Clamp(failing)}
 	switch {
 	case failing > 0:
-		return describeRules(reported, failing, counted)
+		return describeRules(reported, failing, counted), rules
 	case len(reported) > 0:
-		return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "all rules are in force; status.rules has remarks"}
+		return Result{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "all rules are in force; status.rules has remarks"}, rules
 	}
-	return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "all rules are in force"}
+	return Result{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "all rules are in force"}, rules
 }
 
 // worstRules returns at most that many rules, the most severe ones, in their order.
@@ -95,19 +98,24 @@ func failingPaths(rules []v1alpha1.RuleStatus) sets.Set[string] {
 
 // isRuleTransient reports whether a failure is within its grace period. Rules that cannot
 // be compiled, and changes of the spec, have none.
-func (s *reconcileState) isRuleTransient(now v1alpha1.RuleStatus) bool {
-	known := s.condition(v1alpha1.ConditionRulesReady)
-	reported := now.State == v1alpha1.RuleInvalid || known.ObservedGeneration != s.backend.Generation ||
-		known.Status == metav1.ConditionUnknown || s.storedRule(now).Path != ""
-	failing := s.history.streaks.Set(ruleKey(now), !reported)
-	return !reported && failing.Elapsed < sourcesGrace
+func (in *Input) isRuleTransient(now v1alpha1.RuleStatus) bool {
+	known := in.condition(v1alpha1.ConditionRulesReady)
+	reported := now.State == v1alpha1.RuleInvalid || known.ObservedGeneration != in.Generation ||
+		known.Status == metav1.ConditionUnknown || in.storedRule(now).Path != ""
+	failing := in.Streaks.Set(ruleKey(now), !reported)
+	return !reported && failing.Elapsed < Grace
 }
 
-func ruleKey(rule v1alpha1.RuleStatus) stateKey { return stateKey{ruleFailing, rule.Path, rule.Reason} }
+func ruleKey(rule v1alpha1.RuleStatus) Key { return Key{ruleFailing, rule.Path, rule.Reason} }
 
 // storedRule returns the stored state of a rule and reason, if any.
-func (s *reconcileState) storedRule(now v1alpha1.RuleStatus) v1alpha1.RuleStatus {
-	return find(s.storedStatus.Rules, func(known v1alpha1.RuleStatus) bool { return known.Path == now.Path && known.Reason == now.Reason })
+func (in *Input) storedRule(now v1alpha1.RuleStatus) v1alpha1.RuleStatus {
+	for _, known := range in.Stored.Rules {
+		if known.Path == now.Path && known.Reason == now.Reason {
+			return known
+		}
+	}
+	return v1alpha1.RuleStatus{}
 }
 
 // reportedRules merges the pods' reports, in the order of the spec.
@@ -156,7 +164,7 @@ func splitPath(path string) (list string, index int) {
 }
 
 // describeRules describes failing rules, those first that cannot be compiled.
-func describeRules(reported []v1alpha1.RuleStatus, failing, all int) conditionResult {
+func describeRules(reported []v1alpha1.RuleStatus, failing, all int) Result {
 	var invalid, others []v1alpha1.RuleStatus
 	for _, rule := range reported {
 		switch rule.State {
@@ -175,13 +183,13 @@ func describeRules(reported []v1alpha1.RuleStatus, failing, all int) conditionRe
 	for _, rule := range shown[:min(len(shown), rulesShown)] {
 		parts = append(parts, fmt.Sprintf("%s: %s: %s.", rule.Path, rule.Reason, strings.TrimRight(rule.Message, ". ")))
 	}
-	return conditionResult{metav1.ConditionFalse, reason, fmt.Sprintf("%d of %d rules make no metrics. %s %s",
+	return Result{metav1.ConditionFalse, reason, fmt.Sprintf("%d of %d rules make no metrics. %s %s",
 		failing, all, strings.Join(parts, " "), remedy)}
 }
 
-// rulesInSpec reports whether the spec has any rule.
-func (s *reconcileState) rulesInSpec() bool {
-	spec := &s.spec
+// HasRules reports whether the spec has any rule.
+func (in *Input) HasRules() bool {
+	spec := &in.Spec
 	return spec.ResourceMetrics != nil && spec.ResourceMetrics.Rules != nil ||
 		spec.CustomMetrics != nil && len(spec.CustomMetrics.Rules) > 0 ||
 		spec.ExternalMetrics != nil && len(spec.ExternalMetrics.Rules) > 0

@@ -1,10 +1,11 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package metricsbackend
+package reports
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,11 +107,11 @@ func TestMergeConsumers(t *testing.T) {
 			if now.IsZero() {
 				now = noon
 			}
-			got := mergeConsumers(tc.known, tc.reports, now)
+			got := MergeConsumers(tc.known, tc.reports, now)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Fatalf("(-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(got, mergeConsumers(got, tc.reports, now)); diff != "" {
+			if diff := cmp.Diff(got, MergeConsumers(got, tc.reports, now)); diff != "" {
 				t.Errorf("the same reports again make another status (-first +second):\n%s", diff)
 			}
 		})
@@ -133,9 +134,9 @@ func TestConsumersAreBounded(t *testing.T) {
 	}
 	status := known
 	changes := 0
-	looks := shortened(100, 10)
+	const looks = 100
 	for look := range looks {
-		next := mergeConsumers(status, []*v1alpha1.ConsumerReport{flood(look)}, now)
+		next := MergeConsumers(status, []*v1alpha1.ConsumerReport{flood(look)}, now)
 		if cmp.Diff(status, next) != "" {
 			changes++
 		}
@@ -148,19 +149,10 @@ func TestConsumersAreBounded(t *testing.T) {
 		t.Errorf("the status changed %d times in %d looks", changes, looks)
 	}
 	for _, want := range known {
-		if !hasConsumer(status, want) {
+		if !slices.Contains(status, want) {
 			t.Errorf("%s is hidden by newcomers", want.UserAgent)
 		}
 	}
-}
-
-func hasConsumer(consumers []v1alpha1.ConsumerStatus, want v1alpha1.ConsumerStatus) bool {
-	for _, c := range consumers {
-		if c == want {
-			return true
-		}
-	}
-	return false
 }
 
 func TestDescribeConsumers(t *testing.T) {
@@ -169,7 +161,7 @@ func TestDescribeConsumers(t *testing.T) {
 	for i := range 7 {
 		many = append(many, consumer(v1beta1Name, fmt.Sprintf("client-%d", i), "u", fmt.Sprintf("2026-11-0%d", 1+i%2)))
 	}
-	got := describeConsumers(many)
+	got := DescribeConsumers(many)
 	want := "the HPA controller, kube-controller-manager (user system:serviceaccount:kube-system:horizontal-pod-autoscaler), which up to " +
 		"Kubernetes 1.37 knows no other version: without it no HorizontalPodAutoscaler scales by CPU or memory, client-0 (user u), " +
 		"client-1 (user u), client-2 (user u), client-3 (user u) (and 3 more clients)"
@@ -179,11 +171,11 @@ func TestDescribeConsumers(t *testing.T) {
 	for i := range many {
 		many[i].LastSeen = "2026-11-02"
 	}
-	if later := describeConsumers(many); later != got {
+	if later := DescribeConsumers(many); later != got {
 		t.Errorf("the next day it reads otherwise: %q", later)
 	}
 	shared := consumer(v1Name, controllerManager, "system:kube-controller-manager", "2026-11-01")
-	if got := describeConsumers([]v1alpha1.ConsumerStatus{shared}); !strings.HasPrefix(got, "the HPA controller, ") || strings.Contains(got, "1.37") {
+	if got := DescribeConsumers([]v1alpha1.ConsumerStatus{shared}); !strings.HasPrefix(got, "the HPA controller, ") || strings.Contains(got, "1.37") {
 		t.Errorf("the HPA controller on v1, without credentials of its own: %q", got)
 	}
 }
@@ -194,7 +186,7 @@ func FuzzMergeConsumers(f *testing.F) {
 	f.Add(v1beta1Name, "\x1b[2J", strings.Repeat("\xff", 2000), "2026-11-02")
 	f.Fuzz(func(t *testing.T, version, userAgent, user, day string) {
 		now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
-		for _, c := range mergeConsumers(nil, []*v1alpha1.ConsumerReport{reportOf(consumer(version, userAgent, user, day))}, now) {
+		for _, c := range MergeConsumers(nil, []*v1alpha1.ConsumerReport{reportOf(consumer(version, userAgent, user, day))}, now) {
 			for _, name := range []string{c.UserAgent, c.User} {
 				if len(name) > maxConsumerName || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 					t.Errorf("%q is in the status", name)

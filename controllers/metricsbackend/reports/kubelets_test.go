@@ -1,16 +1,15 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package metricsbackend
+package reports
 
 import (
 	"strings"
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestEvaluateKubelets(t *testing.T) {
@@ -111,26 +110,23 @@ func TestEvaluateKubelets(t *testing.T) {
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletsFailing,
 		},
 	}
-	fc := newFakeCluster(t, newBackend())
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			backend := newBackend()
-			backend.Spec.ResourceMetrics.Scrape.NodeSelector = tc.selector
-			s := fc.reconciler().newState(backend)
-			got := s.evaluateKubelets(tc.report)
-			if tc.message != "" && got.message != tc.message {
-				t.Errorf("message %q, want %q", got.message, tc.message)
+			in := input(func(spec *v1alpha1.MetricsBackendSpec) { spec.ResourceMetrics.Scrape.NodeSelector = tc.selector })
+			got := in.evaluateKubelets(tc.report)
+			if tc.message != "" && got.Message != tc.message {
+				t.Errorf("message %q, want %q", got.Message, tc.message)
 			}
-			if got.status != tc.status || got.reason != tc.reason {
-				t.Errorf("%s, %s: want %s, %s", got.status, got.reason, tc.status, tc.reason)
+			if got.Status != tc.status || got.Reason != tc.reason {
+				t.Errorf("%s, %s: want %s, %s", got.Status, got.Reason, tc.status, tc.reason)
 			}
 			for _, part := range tc.parts {
-				if !strings.Contains(got.message, part) {
-					t.Errorf("message %q, want %q in it", got.message, part)
+				if !strings.Contains(got.Message, part) {
+					t.Errorf("message %q, want %q in it", got.Message, part)
 				}
 			}
-			if strings.Contains(got.message, "a message that changes") {
-				t.Errorf("message %q holds a scrape's own error", got.message)
+			if strings.Contains(got.Message, "a message that changes") {
+				t.Errorf("message %q holds a scrape's own error", got.Message)
 			}
 		})
 	}
@@ -139,65 +135,27 @@ func TestEvaluateKubelets(t *testing.T) {
 // Every reason that serving reports has its own remedy.
 func TestRemedies(t *testing.T) {
 	t.Parallel()
-	fc := newFakeCluster(t, newBackend())
-	s := fc.reconciler().newState(newBackend())
-	unknown := s.remedy("FromTheFuture")
+	in := input()
+	unknown := in.remedy("FromTheFuture")
 	for _, reason := range []v1alpha1.ScrapeReason{
 		v1alpha1.ScrapeNoAddress, v1alpha1.ScrapeConnectionFailed, v1alpha1.ScrapeTimeout, v1alpha1.ScrapeCertificateUntrusted,
 		v1alpha1.ScrapeCertificateChanged, v1alpha1.ScrapeNoToken, v1alpha1.ScrapeUnauthorized, v1alpha1.ScrapeForbidden, v1alpha1.ScrapeBadStatus,
 		v1alpha1.ScrapeBodyTooLarge, v1alpha1.ScrapeMalformedBody, v1alpha1.ScrapeStaleSamples, v1alpha1.ScrapePodsWithoutMetrics,
 	} {
-		if got := s.remedy(reason); got == unknown || got == "" {
+		if got := in.remedy(reason); got == unknown || got == "" {
 			t.Errorf("%s: no remedy", reason)
 		}
-	}
-}
-
-// A kubelet that fails once causes no write of a healthy backend's status.
-func TestSourcesGrace(t *testing.T) {
-	t.Parallel()
-	fc, r := ready(t)
-	fc.report = v1alpha1.KubeletReport{Nodes: 3, Healthy: 2, Failures: []v1alpha1.KubeletFailure{{Reason: v1alpha1.ScrapeTimeout, Count: 1, Nodes: []string{"a"}}}}
-	before := fc.backend().ResourceVersion
-	mustReconcile(t, r)
-	if after := fc.backend().ResourceVersion; after != before {
-		t.Errorf("the status was written:\n%s", fc.show())
-	}
-	fc.clock.Step(sourcesGrace)
-	mustReconcile(t, r)
-	fc.wantCondition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionFalse, "")
-	if !fc.isReady() {
-		t.Error("a node that is down made the backend unready")
-	}
-	fc.wantCondition(v1alpha1.ConditionReady, "", "", "not all sources are healthy: see SourcesHealthy")
-	fc.report = v1alpha1.KubeletReport{Nodes: 3, Healthy: 3}
-	mustReconcile(t, r)
-	before = fc.backend().ResourceVersion
-	for _, node := range []string{"a", "b"} {
-		fc.report.PodsWithoutMetrics, fc.report.NodesWithoutPodMetrics = 1, []string{node}
-		mustReconcile(t, r)
-		if after := fc.backend().ResourceVersion; after != before {
-			t.Errorf("the status was written for one pod of node %s:\n%s", node, fc.show())
-		}
-	}
-	fc.clock.Step(messageGrace)
-	mustReconcile(t, r)
-	fc.wantCondition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionTrue, "", "(first nodes: b)")
-	fc.wantCondition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionTrue, "")
-	if message := fc.condition(v1alpha1.ConditionReady).Message; message != "all components match the spec" {
-		t.Errorf("Ready says %q", message)
 	}
 }
 
 // Of replicas with as many failures the one that knows of most pods without metrics counts: another has just started.
 func TestReplicaThatKnowsMost(t *testing.T) {
 	t.Parallel()
-	backend := newBackend()
-	s := newFakeCluster(t, backend).reconciler().newState(backend)
+	in := input()
 	started := sourceReport()
 	knows := sourceReport(func(r *v1alpha1.SourceReport) { r.Kubelets.PodPoints, r.Kubelets.PodsWithoutMetrics = 9, 4 })
 	for _, reports := range [][]*v1alpha1.SourceReport{{started, knows}, {knows, started}} {
-		if got := s.kubeletsResult(reports).message; !strings.Contains(got, "at least 4") {
+		if got := in.Kubelets(reports).Message; !strings.Contains(got, "at least 4") {
 			t.Errorf("message %q", got)
 		}
 	}
@@ -206,11 +164,9 @@ func TestReplicaThatKnowsMost(t *testing.T) {
 // With resource rules no kubelet is scraped, and that is healthy.
 func TestEvaluateKubeletsWithResourceRules(t *testing.T) {
 	t.Parallel()
-	backend := newBackend()
-	backend.Spec.ResourceMetrics = &v1alpha1.ResourceMetricsSpec{Rules: &v1alpha1.ResourceRules{}}
-	s := newFakeCluster(t, backend).reconciler().newState(backend)
-	got := s.evaluateKubelets(v1alpha1.KubeletReport{})
-	if got.status != metav1.ConditionTrue || got.reason != v1alpha1.ReasonSucceeded || !strings.Contains(got.message, "spec.resourceMetrics.rules") {
+	in := input(func(spec *v1alpha1.MetricsBackendSpec) { spec.ResourceMetrics.Rules = &v1alpha1.ResourceRules{} })
+	got := in.evaluateKubelets(v1alpha1.KubeletReport{})
+	if got.Status != metav1.ConditionTrue || got.Reason != v1alpha1.ReasonSucceeded || !strings.Contains(got.Message, "spec.resourceMetrics.rules") {
 		t.Errorf("%+v", got)
 	}
 }
