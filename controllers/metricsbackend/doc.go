@@ -16,16 +16,14 @@
 //   - several operators in one cluster: installation.go (package installation)
 //   - the spec: validate.go, versions.go (the API versions that it names), conflict.go
 //     (versions that two backends name)
-//   - APIServices: package lifecycle decides about each of them, and target.go says whose
-//     and where they are. ownership.go, register.go, adopt.go (takes one over), contest.go
-//     (another manager changes it back), verify.go (requests through it), retire.go
+//   - APIServices: package lifecycle decides about each of them. ownership.go (whose they
+//     are), register.go, adopt.go (takes one over), verify.go (requests through it), retire.go
 //     (deletes it) and restore.go (hands it back) observe, and do what was decided
 //   - what is deployed: deploy.go, certificates.go (package certificates), rollout.go,
 //     startfailure.go
-//   - pods and their answers: pod.go (and its status), probe.go, failing.go; existing.go and
+//   - pods and their answers: pod.go (and its status), probe.go; existing.go and
 //     probedservice.go for spec.existing
 //   - what pods report: sources.go and consumers.go (package reports)
 //   - the status: status.go, events.go, metrics.go
-//   - deletion: finalize.go (of a MetricsBackend), retireall.go (of the operator's
-//     namespace)
+//   - deletion: finalize.go (of a MetricsBackend, and of the operator's namespace)
 package metricsbackend

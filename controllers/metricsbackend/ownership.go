@@ -10,7 +10,9 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -110,4 +112,55 @@ func (r *Reconciler) observeHolder(ctx context.Context, v *lifecycle.Version) er
 	}
 	v.Holder = &holder
 	return nil
+}
+
+// contest returns the contest over an APIService. A new one is stopped if the stored
+// status says so of this generation, so that a restart does not start the writes over.
+func (s *reconcileState) contest(name string) *lifecycle.Contest {
+	c := s.history.contests[name]
+	if c == nil || c.Generation != s.backend.Generation {
+		restarted := c == nil && s.wasContested()
+		c = &lifecycle.Contest{Generation: s.backend.Generation}
+		if restarted {
+			c.Stop(s.now)
+		}
+		s.history.contests[name] = c
+	}
+	return c
+}
+
+// isContested reports whether the operator has paused writing the APIService, since another
+// manager keeps changing what differs from the target with this caBundle.
+func (s *reconcileState) isContested(service *apiregistrationv1.APIService, caBundle []byte) bool {
+	_, contested := s.oursWith(s.targetWith(caBundle)).ConflictingManager(service)
+	return contested && s.contest(service.Name).Paused(s.now)
+}
+
+// wasContested reports whether the stored status says that writing stopped in this
+// generation.
+func (s *reconcileState) wasContested() bool {
+	stalled := meta.FindStatusCondition(s.storedStatus.Conditions, v1alpha1.ConditionStalled)
+	return stalled != nil && stalled.Reason == v1alpha1.ReasonContested && stalled.ObservedGeneration == s.backend.Generation
+}
+
+// deploys reports whether the operator deploys the implementation itself.
+func (s *reconcileState) deploys() bool { return s.spec.Existing == nil }
+
+// target returns the Service that this backend's APIServices should point to.
+func (s *reconcileState) target() manifests.Target { return s.targetWith(s.certificate.CABundle) }
+
+// targetWith returns the target with a caBundle that verifies our pods.
+func (s *reconcileState) targetWith(caBundle []byte) manifests.Target {
+	if s.deploys() {
+		return s.serving.Target(caBundle)
+	}
+	return manifests.ExistingTarget(s.spec.Existing)
+}
+
+// ours says which APIServices are this backend's.
+func (s *reconcileState) ours() lifecycle.Ours { return s.oursWith(s.target()) }
+
+// oursWith is ours with another target.
+func (s *reconcileState) oursWith(target manifests.Target) lifecycle.Ours {
+	return lifecycle.Ours{Serving: s.serving, Target: target, Deploys: s.deploys()}
 }

@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
 func TestEvaluateKubelets(t *testing.T) {
