@@ -37,7 +37,7 @@ func bubble(t *testing.T, w *world, test func(t *testing.T, s *served)) {
 		server.Start()
 		client := network.Client()
 		server.URL = "http://custom.test"
-		inside := &served{Server: server, group: s.group, admission: s.admission, generic: s.generic, client: client}
+		inside := &served{Server: server, group: s.group, quota: s.quota, generic: s.generic, client: client}
 		test(t, inside)
 		client.CloseIdleConnections()
 		server.CloseClientConnections()
@@ -153,7 +153,7 @@ func TestWatchEndsInTime(t *testing.T) {
 				}
 				w.expect(tc.want...)
 				synctest.Wait()
-				if open := s.admission.Open(); open != 0 {
+				if open := s.quota.Open(); open != 0 {
 					t.Errorf("%d watches are still open", open)
 				}
 			})
@@ -290,7 +290,7 @@ func TestServeWatchOrder(t *testing.T) {
 // TestWatchRefusals has what a watch may not ask for.
 func TestWatchRefusals(t *testing.T) {
 	server := serve(t, newWorld(), func(_ *serverConfig, o *Options) {
-		o.Admission = stream.NewAdmission(o.Clock, func() float64 { return 0 }, stream.Limits{Connections: 1, PerUser: 1, OpensPerSecond: 100, OpensBurst: 100})
+		o.Quota = stream.NewQuota(o.Clock, func() float64 { return 0 }, stream.Limits{Connections: 1, PerUser: 1, OpensPerSecond: 100, OpensBurst: 100})
 	})
 	for path, code := range map[string]int{
 		"/namespaces/shop/pods/*/hits?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan": http.StatusUnprocessableEntity,

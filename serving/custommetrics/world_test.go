@@ -213,9 +213,9 @@ var usualLimits = stream.Limits{Connections: 1000, PerUser: 1000, OpensPerSecond
 // served is an API server with the group.
 type served struct {
 	*httptest.Server
-	group     *valueapi.Group
-	admission *stream.Admission
-	generic   *genericapiserver.GenericAPIServer
+	group   *valueapi.Group
+	quota   *stream.Quota
+	generic *genericapiserver.GenericAPIServer
 	// client is another than that of the Server; may be nil.
 	client *http.Client
 }
@@ -249,7 +249,7 @@ func start(t testing.TB, w *world, mutate ...func(*serverConfig, *Options)) *ser
 	options := Options{
 		Metrics: w, Objects: w,
 		Options: valueapi.Options{
-			Enabled: func(schema.GroupVersion) bool { return true }, Querier: evaluator, Admission: stream.NewAdmission(c, func() float64 { return 0.5 }, usualLimits), Clock: c,
+			Enabled: func(schema.GroupVersion) bool { return true }, Querier: evaluator, Quota: stream.NewQuota(c, func() float64 { return 0.5 }, usualLimits), Clock: c,
 			Random: func() float64 { return 0.5 }, MinRequestTimeout: 30 * time.Minute,
 			Settings: stream.Settings{BookmarkInterval: time.Minute, MaxAge: time.Hour, StallTimeout: time.Minute},
 		},
@@ -265,7 +265,7 @@ func start(t testing.TB, w *world, mutate ...func(*serverConfig, *Options)) *ser
 		t.Fatalf("installing the API group: %v", err)
 	}
 	generic.PrepareRun()
-	s := &served{group: group, admission: options.Admission, generic: generic}
+	s := &served{group: group, quota: options.Quota, generic: generic}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { evaluator.Run(ctx) })

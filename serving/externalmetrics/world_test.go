@@ -155,7 +155,7 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 		Options: valueapi.Options{
 			Enabled:           func(schema.GroupVersion) bool { return true },
 			Querier:           evaluator,
-			Admission:         stream.NewAdmission(clock.RealClock{}, random, stream.Limits{Connections: 100, PerUser: 10, OpensPerSecond: 100, OpensBurst: 100}),
+			Quota:             stream.NewQuota(clock.RealClock{}, random, stream.Limits{Connections: 100, PerUser: 10, OpensPerSecond: 100, OpensBurst: 100}),
 			Settings:          stream.Settings{BookmarkInterval: time.Hour, MaxAge: time.Hour},
 			Clock:             clock.RealClock{},
 			Random:            random,

@@ -50,7 +50,7 @@ func available() error { return nil }
 // newStreams streams a store under usual settings, without chance.
 func newStreams(store *samplestore.Store) *Streams {
 	return NewStreams(store, clock.RealClock{}, func() float64 { return 1 },
-		stream.NewAdmission(clock.RealClock{}, func() float64 { return 0.5 }, usualLimits), usualSettings)
+		stream.NewQuota(clock.RealClock{}, func() float64 { return 0.5 }, usualLimits), usualSettings)
 }
 
 // serve runs a real generic API server over the store.

@@ -29,7 +29,7 @@ type Streams struct {
 
 // NewStreams returns streams of the points that are published to the store from now on. random
 // returns numbers in [0, 1) and must be safe for concurrent use.
-func NewStreams(store *samplestore.Store, c clock.WithTicker, random func() float64, admission *stream.Admission, initial stream.Settings) *Streams {
+func NewStreams(store *samplestore.Store, c clock.WithTicker, random func() float64, quota *stream.Quota, initial stream.Settings) *Streams {
 	newPublisher := func(k *kind, table *samplestore.Table) *publisher {
 		p := &publisher{kind: k, hub: stream.NewHub(&source{Table: table, item: k.item}, c, random, initial)}
 		newest := int64(emptyListVersion)
@@ -41,7 +41,7 @@ func NewStreams(store *samplestore.Store, c clock.WithTicker, random func() floa
 		return p
 	}
 	nodes, pods := newPublisher(nodes, store.Nodes), newPublisher(pods, store.Pods)
-	return &Streams{WatchVerb: stream.NewWatchVerb(admission, nodes.hub, pods.hub), nodes: nodes, pods: pods}
+	return &Streams{WatchVerb: stream.NewWatchVerb(quota, nodes.hub, pods.hub), nodes: nodes, pods: pods}
 }
 
 // publisher publishes the points of a table to the watches of one resource.

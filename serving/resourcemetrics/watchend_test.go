@@ -26,19 +26,19 @@ import (
 // timed is a server whose watches go by a clock of the test's.
 type timed struct {
 	*httptest.Server
-	clock     *clocktesting.FakeClock
-	store     *samplestore.Store
-	streams   *Streams
-	group     *Group
-	admission *stream.Admission
+	clock   *clocktesting.FakeClock
+	store   *samplestore.Store
+	streams *Streams
+	group   *Group
+	quota   *stream.Quota
 }
 
 // serveTimed serves watchedStore.
 func serveTimed(t *testing.T, settings stream.Settings, limits stream.Limits) *timed {
 	t.Helper()
 	s := &timed{clock: clocktesting.NewFakeClock(t0), store: watchedStore()}
-	s.admission = stream.NewAdmission(s.clock, func() float64 { return 0.5 }, limits)
-	s.streams = NewStreams(s.store, s.clock, func() float64 { return 1 }, s.admission, settings)
+	s.quota = stream.NewQuota(s.clock, func() float64 { return 0.5 }, limits)
+	s.streams = NewStreams(s.store, s.clock, func() float64 { return 1 }, s.quota, settings)
 	s.Server, s.group = serveStreams(t, s.store, s.streams, enableAll)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -55,7 +55,7 @@ func serveTimed(t *testing.T, settings stream.Settings, limits stream.Limits) *t
 // end a moment before the server is done with it.
 func (s *timed) await(t *testing.T, open int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d open watches", open), func() bool { return s.admission.Open() == open })
+	eventually(t, fmt.Sprintf("%d open watches", open), func() bool { return s.quota.Open() == open })
 }
 
 // eventually waits for something that a goroutine of the server does.
@@ -271,13 +271,13 @@ func TestWatchLimits(t *testing.T) {
 			if diff := cmp.Diff([]any{http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, test.text, test.after}, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if got := s.admission.Open(); got != 1 {
+			if got := s.quota.Open(); got != 1 {
 				t.Errorf("%d watches are counted, want 1", got)
 			}
 			if test.change == nil {
 				return
 			}
-			s.admission.Apply(wide)
+			s.quota.Apply(wide)
 			s.clock.Step(5 * time.Second)
 			follow(t, s.Server, "v1/nodes"+plainQuery, "application/json").expect(initial("v1")...)
 		})

@@ -71,15 +71,15 @@ func requestInfoResolver(config *genericapiserver.Config) request.RequestInfoRes
 
 // watches are the watches of all API groups.
 type watches struct {
-	admission *stream.Admission
-	streams   *resourcemetrics.Streams
-	resource  *resourcemetrics.Group
-	values    []*valueapi.Group
+	quota    *stream.Quota
+	streams  *resourcemetrics.Streams
+	resource *resourcemetrics.Group
+	values   []*valueapi.Group
 }
 
 // apply applies new settings to open and future watches.
 func (w *watches) apply(s config.WatchSettings) {
-	w.admission.Apply(s.Limits)
+	w.quota.Apply(s.Limits)
 	w.streams.Apply(s.Stream)
 	w.resource.ServeWatch(s.Enabled)
 	for _, g := range w.values {

@@ -55,8 +55,8 @@ type components struct {
 
 func (o *Options) newComponents(client *rest.Config, c clock.WithTicker, initial config.Settings) (*components, error) {
 	p := &components{clock: c, store: samplestore.NewStore(c, initial.MaxAge)}
-	admission := stream.NewAdmission(c, rand.Float64, initial.Watch.Limits)
-	p.watches = &watches{admission: admission, streams: resourcemetrics.NewStreams(p.store, c, rand.Float64, admission, initial.Watch.Stream)}
+	quota := stream.NewQuota(c, rand.Float64, initial.Watch.Limits)
+	p.watches = &watches{quota: quota, streams: resourcemetrics.NewStreams(p.store, c, rand.Float64, quota, initial.Watch.Stream)}
 	var err error
 	if p.kubeletCA, err = newKubeletCA(o.KubeletCAFile, client); err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func (p *components) install(versions sets.Set[schema.GroupVersion], server *gen
 		return err
 	}
 	options := valueapi.Options{
-		Enabled: versions.Has, Querier: p.pipeline.evaluator, Admission: p.watches.admission, Settings: initial.Watch.Stream, Clock: p.clock, Random: rand.Float64, MinRequestTimeout: minRequestTimeout,
+		Enabled: versions.Has, Querier: p.pipeline.evaluator, Quota: p.watches.quota, Settings: initial.Watch.Stream, Clock: p.clock, Random: rand.Float64, MinRequestTimeout: minRequestTimeout,
 	}
 	custom, err := custommetrics.InstallAPI(server, custommetrics.Options{Metrics: p.pipeline.catalog, Objects: p.resolver, Options: options})
 	if err != nil {

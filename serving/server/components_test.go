@@ -48,7 +48,7 @@ func TestApplySettings(t *testing.T) {
 		if sources := len(p.pipeline.sources.health()); (sources == 1) != valid {
 			t.Errorf("interval %s: %d sources", interval, sources)
 		}
-		if _, err := p.watches.admission.Admit(&user.DefaultInfo{Name: "jane"}); (err != nil) != valid {
+		if _, err := p.watches.quota.Acquire(&user.DefaultInfo{Name: "jane"}); (err != nil) != valid {
 			t.Errorf("interval %s: a watch is admitted with the error %v", interval, err)
 		}
 	}

@@ -88,7 +88,7 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 	}
 	ending := &drain{
 		shuttingDown: generic.ShutdownInitiatedNotify(), delay: generic.ShutdownDelayDuration, clock: c,
-		open: p.watches.admission.Open, end: p.watches.drain,
+		open: p.watches.quota.Open, end: p.watches.drain,
 	}
 	return &Server{generic: server, background: append(p.background(), ready.Run, watcher.Run, ending.run)}, nil
 }

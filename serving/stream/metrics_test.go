@@ -201,7 +201,7 @@ func TestRejected(t *testing.T) {
 		}
 		return got
 	}
-	NewAdmission(clock.RealClock{}, rand.Float64, Limits{})
+	NewQuota(clock.RealClock{}, rand.Float64, Limits{})
 	before := rejected() // all of them, from zero: of a series that appears at 1 a rate is 0
 	limits := map[string]Limits{
 		limitConnections: {PerUser: 1, OpensPerSecond: 1, OpensBurst: 1},
@@ -209,7 +209,7 @@ func TestRejected(t *testing.T) {
 		limitOpenRate:    {Connections: 1, PerUser: 1, OpensPerSecond: 1},
 	}
 	for name, l := range limits {
-		if _, err := NewAdmission(clock.RealClock{}, rand.Float64, l).Admit(&user.DefaultInfo{Name: "jane"}); err == nil {
+		if _, err := NewQuota(clock.RealClock{}, rand.Float64, l).Acquire(&user.DefaultInfo{Name: "jane"}); err == nil {
 			t.Errorf("%s does not hold", name)
 		}
 	}

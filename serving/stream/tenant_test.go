@@ -25,16 +25,16 @@ const (
 // hundred admits 90 watches, and ten more of system users.
 var hundred = Limits{Connections: 100, PerUser: 100, OpensPerSecond: 1000, OpensBurst: 1000}
 
-func admissionOf(limits Limits) *Admission {
-	return NewAdmission(clock.RealClock{}, func() float64 { return 0.5 }, limits)
+func quotaOf(limits Limits) *Quota {
+	return NewQuota(clock.RealClock{}, func() float64 { return 0.5 }, limits)
 }
 
 // admitMany opens watches until one is refused, and returns how many were admitted. A * in the
 // name is the number of the watch.
-func admitMany(t testing.TB, a *Admission, name string, n int) int {
+func admitMany(t testing.TB, a *Quota, name string, n int) int {
 	t.Helper()
 	for i := range n {
-		if _, err := a.Admit(&user.DefaultInfo{Name: strings.Replace(name, "*", fmt.Sprint(i), 1)}); err != nil {
+		if _, err := a.Acquire(&user.DefaultInfo{Name: strings.Replace(name, "*", fmt.Sprint(i), 1)}); err != nil {
 			if seconds, _ := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || seconds != 10 {
 				t.Fatalf("want 429 with Retry-After: %v", err)
 			}
@@ -98,7 +98,7 @@ func TestTenantsShareWatches(t *testing.T) {
 			if limits == (Limits{}) {
 				limits = hundred
 			}
-			a, total := admissionOf(limits), 0
+			a, total := quotaOf(limits), 0
 			for _, s := range test.steps {
 				got := admitMany(t, a, s.user, s.n)
 				if got != s.admitted {
@@ -115,10 +115,10 @@ func TestTenantsShareWatches(t *testing.T) {
 
 // What a lower limit no longer allows stays open, and no more is admitted until enough has ended.
 func TestTenantsAfterLowerLimit(t *testing.T) {
-	a := admissionOf(hundred)
+	a := quotaOf(hundred)
 	var open []func()
 	for range 20 {
-		release, err := a.Admit(&user.DefaultInfo{Name: "jane"})
+		release, err := a.Acquire(&user.DefaultInfo{Name: "jane"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +143,7 @@ func TestTenantsAfterLowerLimit(t *testing.T) {
 
 // The one who is refused learns the number of his tenant, and nothing of others.
 func TestRefusedTenant(t *testing.T) {
-	a := admissionOf(hundred)
+	a := quotaOf(hundred)
 	admitMany(t, a, "jane", 100)
 	admitMany(t, a, greedy+"*", 100)
 	admitMany(t, a, user.KubeControllerManager, 30)
@@ -153,7 +153,7 @@ func TestRefusedTenant(t *testing.T) {
 		"jane":       `no more watches for user "jane", with 45 open: tenants share 90, and a single one may use half of them (spec.watch.maxConnections)`,
 		hpa:          `all of 100 watches are in use (spec.watch.maxConnections), 2 of them by ServiceAccounts of namespace "kube-system"`,
 	} {
-		if _, err := a.Admit(&user.DefaultInfo{Name: name}); err == nil || err.Error() != want {
+		if _, err := a.Acquire(&user.DefaultInfo{Name: name}); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
@@ -189,7 +189,7 @@ func TestTenantOf(t *testing.T) {
 func TestTenantsConcurrently(t *testing.T) {
 	const clients, rounds = 16, 400
 	w := newWorld(t)
-	a := admissionOf(Limits{Connections: 30, PerUser: 30, OpensPerSecond: 1e6, OpensBurst: 1e6})
+	a := quotaOf(Limits{Connections: 30, PerUser: 30, OpensPerSecond: 1e6, OpensBurst: 1e6})
 	verb := NewWatchVerb(a, w.hub)
 	var running sync.WaitGroup
 	for i := range clients {

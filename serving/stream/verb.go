@@ -18,17 +18,17 @@ import (
 
 // WatchVerb serves the verb watch of an API group, from one hub per resource.
 type WatchVerb struct {
-	admission *Admission
-	hubs      []*Hub
+	quota *Quota
+	hubs  []*Hub
 
 	// mu serializes Serve.
 	mu     sync.Mutex
 	served atomic.Bool
 }
 
-// NewWatchVerb returns a verb that is served. admission counts the watches of all API groups.
-func NewWatchVerb(admission *Admission, hubs ...*Hub) *WatchVerb {
-	v := &WatchVerb{admission: admission, hubs: hubs}
+// NewWatchVerb returns a verb that is served. quota counts the watches of all API groups.
+func NewWatchVerb(quota *Quota, hubs ...*Hub) *WatchVerb {
+	v := &WatchVerb{quota: quota, hubs: hubs}
 	v.served.Store(true)
 	return v
 }
@@ -72,7 +72,7 @@ func (v *WatchVerb) Open(ctx context.Context, hub *Hub, resource schema.GroupRes
 	}
 	client := Client{User: info.GetName(), UserAgent: UserAgentFrom(ctx)}
 	// Before prepare: a client that opens watches too fast must not cause queries to a source.
-	release, err := v.admission.Admit(info)
+	release, err := v.quota.Acquire(info)
 	if err != nil {
 		return nil, err
 	}

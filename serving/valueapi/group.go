@@ -30,8 +30,8 @@ type Options struct {
 	Enabled func(schema.GroupVersion) bool
 	// Querier has the results of the metrics' queries.
 	Querier query.Querier
-	// Admission counts the watches of all API groups.
-	Admission *stream.Admission
+	// Quota counts the watches of all API groups.
+	Quota *stream.Quota
 	// Settings of watches, until Apply.
 	Settings stream.Settings
 	Clock    clock.WithTicker
@@ -84,7 +84,7 @@ func Install(server *genericapiserver.GenericAPIServer, api API, o Options) (*Gr
 		watchable:  true,
 	}
 	cache.Observe(g.hub.Publish)
-	g.WatchVerb = stream.NewWatchVerb(o.Admission, g.hub)
+	g.WatchVerb = stream.NewWatchVerb(o.Quota, g.hub)
 	for _, version := range api.Versions {
 		g.metrics[version] = stream.NewMetrics(metricsAPI(version))
 	}

@@ -58,7 +58,7 @@ func newReference(t *testing.T, limits stream.Limits) *reference {
 	r := &reference{store: samplestore.NewStore(c, time.Hour), pods: map[samplestore.Key]map[string]string{}}
 	settings := stream.Settings{BookmarkInterval: time.Second, MaxAge: time.Hour, StallTimeout: time.Minute}
 	random := func() float64 { return 0.5 }
-	streams := resourcemetrics.NewStreams(r.store, c, random, stream.NewAdmission(c, random, limits), settings)
+	streams := resourcemetrics.NewStreams(r.store, c, random, stream.NewQuota(c, random, limits), settings)
 	for _, name := range []string{"node-1", "node-2", "node-3"} {
 		r.store.Nodes.SetMeta(samplestore.Key{Name: name}, &samplestore.Meta{UID: types.UID(name), Labels: map[string]string{"name": name, "os": "linux"}})
 	}

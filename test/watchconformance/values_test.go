@@ -79,7 +79,7 @@ func newValuesReference(t *testing.T) *reference {
 	group, err := custommetrics.InstallAPI(generic, custommetrics.Options{
 		Metrics: hits{}, Objects: hits{},
 		Options: valueapi.Options{
-			Enabled: func(schema.GroupVersion) bool { return true }, Querier: evaluator, Admission: stream.NewAdmission(c, random, roomy), Clock: c, Random: random, MinRequestTimeout: 30 * time.Minute,
+			Enabled: func(schema.GroupVersion) bool { return true }, Querier: evaluator, Quota: stream.NewQuota(c, random, roomy), Clock: c, Random: random, MinRequestTimeout: 30 * time.Minute,
 			Settings: stream.Settings{BookmarkInterval: time.Second, MaxAge: time.Hour, StallTimeout: time.Minute},
 		},
 	})

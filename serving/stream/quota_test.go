@@ -14,7 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-func TestAdmission(t *testing.T) {
+func TestQuota(t *testing.T) {
 	type step struct {
 		user  string
 		after time.Duration
@@ -49,10 +49,10 @@ func TestAdmission(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			c := clocktesting.NewFakePassiveClock(t0)
-			a := NewAdmission(c, func() float64 { return 0.5 }, test.limits)
+			a := NewQuota(c, func() float64 { return 0.5 }, test.limits)
 			for i, s := range test.steps {
 				c.SetTime(c.Now().Add(s.after))
-				admitted, err := a.Admit(&user.DefaultInfo{Name: s.user})
+				admitted, err := a.Acquire(&user.DefaultInfo{Name: s.user})
 				if s.refused == "" {
 					if err != nil || admitted == nil {
 						t.Errorf("step %d: %v", i, err)
@@ -93,30 +93,30 @@ func TestRetriesAreSpread(t *testing.T) {
 	}
 }
 
-// TestAdmissionReturns: places come back, users are forgotten, and new limits hold
+// TestQuotaReturns: places come back, users are forgotten, and new limits hold
 // for users that are known.
-func TestAdmissionReturns(t *testing.T) {
+func TestQuotaReturns(t *testing.T) {
 	c := clocktesting.NewFakePassiveClock(t0)
-	a := NewAdmission(c, nil, Limits{Connections: 1, PerUser: 1, OpensPerSecond: 1, OpensBurst: 2})
-	release, err := a.Admit(&user.DefaultInfo{Name: "a"})
+	a := NewQuota(c, nil, Limits{Connections: 1, PerUser: 1, OpensPerSecond: 1, OpensBurst: 2})
+	release, err := a.Acquire(&user.DefaultInfo{Name: "a"})
 	if err != nil || a.Open() != 1 {
 		t.Fatalf("%v, %d open", err, a.Open())
 	}
 	release()
-	if release, err = a.Admit(&user.DefaultInfo{Name: "a"}); err != nil {
+	if release, err = a.Acquire(&user.DefaultInfo{Name: "a"}); err != nil {
 		t.Fatalf("the place did not come back: %v", err)
 	}
 	release()
 	a.Apply(Limits{Connections: 1, PerUser: 1, OpensPerSecond: 100, OpensBurst: 100})
 	c.SetTime(c.Now().Add(time.Second))
 	for range 50 {
-		if release, err = a.Admit(&user.DefaultInfo{Name: "a"}); err != nil {
+		if release, err = a.Acquire(&user.DefaultInfo{Name: "a"}); err != nil {
 			t.Fatalf("the new rate does not hold: %v", err)
 		}
 		release()
 	}
 	c.SetTime(c.Now().Add(2 * pruneInterval))
-	if _, err := a.Admit(&user.DefaultInfo{Name: "b"}); err != nil {
+	if _, err := a.Acquire(&user.DefaultInfo{Name: "b"}); err != nil {
 		t.Fatal(err)
 	}
 	if len(a.users) != 1 || a.Open() != 1 {

@@ -17,7 +17,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/internal/fairshare"
 )
 
-// Limits bound the open watches of all hubs that share an Admission.
+// Limits bound the open watches of all hubs that share a Quota.
 type Limits struct {
 	// Connections in total, and PerUser. A tenth of Connections is a reserve for system users.
 	Connections, PerUser int
@@ -48,9 +48,9 @@ const (
 	limitPerUser     = "maxConnectionsPerUser"
 )
 
-// Admission counts open watches against limits. Users share Connections by tenant (package
+// Quota counts open watches against limits. Users share Connections by tenant (package
 // fairshare): a namespace with many ServiceAccounts cannot keep others out.
-type Admission struct {
+type Quota struct {
 	clock  clock.PassiveClock
 	random func() float64
 
@@ -72,116 +72,116 @@ type userWatches struct {
 // pruneInterval is how often users without watches are removed.
 const pruneInterval = time.Minute
 
-// NewAdmission returns an Admission without open watches. random returns numbers in [0, 1) and
+// NewQuota returns a Quota without open watches. random returns numbers in [0, 1) and
 // is called by one goroutine at a time. Rejections are counted only if the metrics were
 // registered before; their series start at zero, so that a rate includes the first.
-func NewAdmission(c clock.PassiveClock, random func() float64, limits Limits) *Admission {
+func NewQuota(c clock.PassiveClock, random func() float64, limits Limits) *Quota {
 	for _, limit := range []string{limitOpenRate, limitConnections, limitPerUser} {
 		rejectedTotal.WithLabelValues(limit)
 	}
-	return &Admission{clock: c, random: random, limits: limits, users: map[string]*userWatches{}, tenants: map[tenant]int{}, pruned: c.Now()}
+	return &Quota{clock: c, random: random, limits: limits, users: map[string]*userWatches{}, tenants: map[tenant]int{}, pruned: c.Now()}
 }
 
 // Apply changes the limits. Open watches stay open.
-func (a *Admission) Apply(limits Limits) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.limits = limits
-	now := a.clock.Now()
-	for _, u := range a.users {
+func (q *Quota) Apply(limits Limits) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.limits = limits
+	now := q.clock.Now()
+	for _, u := range q.users {
 		u.rate.SetLimitAt(now, rate.Limit(limits.OpensPerSecond))
 		u.rate.SetBurstAt(now, limits.OpensBurst)
 	}
 }
 
-// Admit counts a watch of a user until release is called, which must be exactly once. Over a limit
+// Acquire counts a watch of a user until release is called, which must be exactly once. Over a limit
 // it returns a 429 that names the limit and has a Retry-After.
-func (a *Admission) Admit(info user.Info) (release func(), err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	name, now := info.GetName(), a.clock.Now()
-	a.prune(now)
-	u := a.users[name]
+func (q *Quota) Acquire(info user.Info) (release func(), err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	name, now := info.GetName(), q.clock.Now()
+	q.prune(now)
+	u := q.users[name]
 	if u == nil {
-		u = &userWatches{rate: rate.NewLimiter(rate.Limit(a.limits.OpensPerSecond), a.limits.OpensBurst)}
-		a.users[name] = u
+		u = &userWatches{rate: rate.NewLimiter(rate.Limit(q.limits.OpensPerSecond), q.limits.OpensBurst)}
+		q.users[name] = u
 	}
 	// The rate is checked first: it also bounds clients that the other limits reject and that
 	// retry at once.
 	if !u.rate.AllowN(now, 1) {
 		rejectedTotal.WithLabelValues(limitOpenRate).Inc()
 		return nil, apierrors.NewTooManyRequests(
-			fmt.Sprintf("user %q opens watches faster than %g a second (spec.watch.maxOpensPerSecondPerUser)", name, a.limits.OpensPerSecond), a.untilAllowed(u, now))
+			fmt.Sprintf("user %q opens watches faster than %g a second (spec.watch.maxOpensPerSecondPerUser)", name, q.limits.OpensPerSecond), q.untilAllowed(u, now))
 	}
-	if u.open >= a.limits.PerUser {
+	if u.open >= q.limits.PerUser {
 		rejectedTotal.WithLabelValues(limitPerUser).Inc()
 		return nil, apierrors.NewTooManyRequests(
-			fmt.Sprintf("user %q has all of its %d watches in use (spec.watch.maxConnectionsPerUser)", name, a.limits.PerUser), retryWhenFull.pick(a.random))
+			fmt.Sprintf("user %q has all of its %d watches in use (spec.watch.maxConnectionsPerUser)", name, q.limits.PerUser), retryWhenFull.pick(q.random))
 	}
 	t := tenantOf(info)
-	if rejection := a.overShare(t); rejection != "" {
+	if rejection := q.overShare(t); rejection != "" {
 		rejectedTotal.WithLabelValues(limitConnections).Inc()
-		return nil, apierrors.NewTooManyRequests(rejection, retryWhenFull.pick(a.random))
+		return nil, apierrors.NewTooManyRequests(rejection, retryWhenFull.pick(q.random))
 	}
-	a.count(u, t, 1)
+	q.count(u, t, 1)
 	return func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.count(u, t, -1)
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.count(u, t, -1)
 	}, nil
 }
 
 // overShare returns why a tenant may not open another watch, or "". System users have no share: they
 // may use all that is left. The message does not contain what other tenants use.
-func (a *Admission) overShare(t tenant) string {
-	own, all, unreserved := a.tenants[t], a.limits.Connections, a.limits.Connections-a.limits.Connections/10
+func (q *Quota) overShare(t tenant) string {
+	own, all, unreserved := q.tenants[t], q.limits.Connections, q.limits.Connections-q.limits.Connections/10
 	switch {
-	case t.system && a.system+a.others >= all:
+	case t.system && q.system+q.others >= all:
 		return fmt.Sprintf("all of %d watches are in use (spec.watch.maxConnections), %d of them by %s", all, own, t)
-	case !t.system && !fairshare.Allows(own, a.others, 1, min(unreserved, all-a.system)):
+	case !t.system && !fairshare.Allows(own, q.others, 1, min(unreserved, all-q.system)):
 		return fmt.Sprintf("no more watches for %s, with %d open: tenants share %d, and a single one may use half of them (spec.watch.maxConnections)", t, own, unreserved)
 	}
 	return ""
 }
 
 // count adds n to the open watches of a user and its tenant.
-func (a *Admission) count(u *userWatches, t tenant, n int) {
+func (q *Quota) count(u *userWatches, t tenant, n int) {
 	u.open += n
-	a.tenants[t] += n
-	if a.tenants[t] == 0 {
-		delete(a.tenants, t)
+	q.tenants[t] += n
+	if q.tenants[t] == 0 {
+		delete(q.tenants, t)
 	}
 	if t.system {
-		a.system += n
+		q.system += n
 	} else {
-		a.others += n
+		q.others += n
 	}
 }
 
 // untilAllowed returns the seconds until the rate limiter allows one more watch.
-func (a *Admission) untilAllowed(u *userWatches, now time.Time) int {
-	if a.limits.OpensPerSecond <= 0 {
-		return retryWhenFull.pick(a.random)
+func (q *Quota) untilAllowed(u *userWatches, now time.Time) int {
+	if q.limits.OpensPerSecond <= 0 {
+		return retryWhenFull.pick(q.random)
 	}
-	return max(1, int(math.Ceil((1-u.rate.TokensAt(now))/a.limits.OpensPerSecond)))
+	return max(1, int(math.Ceil((1-u.rate.TokensAt(now))/q.limits.OpensPerSecond)))
 }
 
 // prune removes users without watches whose rate limiter is full again.
-func (a *Admission) prune(now time.Time) {
-	if now.Sub(a.pruned) < pruneInterval {
+func (q *Quota) prune(now time.Time) {
+	if now.Sub(q.pruned) < pruneInterval {
 		return
 	}
-	a.pruned = now
-	for name, u := range a.users {
-		if u.open == 0 && u.rate.TokensAt(now) >= float64(a.limits.OpensBurst) {
-			delete(a.users, name)
+	q.pruned = now
+	for name, u := range q.users {
+		if u.open == 0 && u.rate.TokensAt(now) >= float64(q.limits.OpensBurst) {
+			delete(q.users, name)
 		}
 	}
 }
 
 // Open returns the number of open watches.
-func (a *Admission) Open() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.system + a.others
+func (q *Quota) Open() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.system + q.others
 }
