@@ -140,7 +140,12 @@ func usages(lines ...string) []string { return lines }
 
 // ran returns a point of containers that started long ago, all sampled at one time.
 func ran(at, window float64, usages ...string) *published {
-	return &published{Time: at, Window: window, Newest: at, Started: -3600, Usages: usages}
+	return started(-3600, at, window, usages...)
+}
+
+// started returns a point of containers that started at start, all sampled at one time.
+func started(start, at, window float64, usages ...string) *published {
+	return &published{Time: at, Window: window, Newest: at, Started: start, Usages: usages}
 }
 
 // TestRules has one case for each rule of docs/resource-metrics.md.
@@ -196,21 +201,17 @@ func TestRules(t *testing.T) {
 		"restart: the old counter does not count": {
 			{at: 0, answer: answers(says("a", 100, 0))},
 			{at: 15, answer: answers(says("a", 50, 15).with(start(10)))},
-			{at: 30, answer: answers(says("a", 65, 30).with(start(10))), want: &published{
-				Time: 30, Window: 15, Newest: 30, Started: 10, Usages: usages("a: 1000000000n 1000B")}},
+			{at: 30, answer: answers(says("a", 65, 30).with(start(10))), want: started(10, 30, 15, "a: 1000000000n 1000B")},
 		},
 		"restart: a sample from before the start is of the old run": {
 			{at: 0, answer: answers(says("a", 100, 0))},
 			{at: 15, answer: answers(says("a", 105, 5).with(start(10))), want: ran(5, 5, "a: 1000000000n 1000B")},
-			{at: 30, answer: answers(says("a", 8, 20).with(start(10))), want: &published{
-				Time: 20, Window: 10, Newest: 20, Started: 10, Usages: usages("a: 800000000n 1000B")}},
+			{at: 30, answer: answers(says("a", 8, 20).with(start(10))), want: started(10, 20, 10, "a: 800000000n 1000B")},
 		},
 		"one body lacks the start": {
 			{at: 0, answer: answers(says("a", 100, 0).with(start(-1000)))},
-			{at: 15, answer: answers(says("a", 101, 15).with(start(missing))), want: &published{
-				Time: 15, Window: 15, Newest: 15, Started: -1000, Usages: usages("a: 66666667n 1000B")}},
-			{at: 30, answer: answers(says("a", 102, 30).with(start(-1000))), want: &published{
-				Time: 30, Window: 15, Newest: 30, Started: -1000, Usages: usages("a: 66666667n 1000B")}},
+			{at: 15, answer: answers(says("a", 101, 15).with(start(missing))), want: started(-1000, 15, 15, "a: 66666667n 1000B")},
+			{at: 30, answer: answers(says("a", 102, 30).with(start(-1000))), want: started(-1000, 30, 15, "a: 66666667n 1000B")},
 		},
 		"counter reset: discarded": {
 			{at: 0, answer: answers(says("a", 100, 0))},
@@ -219,28 +220,23 @@ func TestRules(t *testing.T) {
 		},
 		"counter reset: no rate from the start, which is not recent proof": {
 			{at: 0, answer: answer{node: busyNode(-1)}},
-			{at: 15, answer: answers(says("a", 10, 12).with(start(0))), want: &published{
-				Time: 12, Window: 12, Newest: 12, Started: 0, Usages: usages("a: 833333333n 1000B")}},
+			{at: 15, answer: answers(says("a", 10, 12).with(start(0))), want: started(0, 12, 12, "a: 833333333n 1000B")},
 			{at: 30, answer: answers(says("a", 5, 25).with(start(0)))},
 		},
 		"fresh container: its first rate is from its start": {
 			{at: 0, answer: answer{node: busyNode(-1)}},
-			{at: 15, answer: answers(says("a", 6, 12).with(start(0))), want: &published{
-				Time: 12, Window: 12, Newest: 12, Started: 0, Usages: usages("a: 500000000n 1000B")}},
-			{at: 30, answer: answers(says("a", 16, 22).with(start(0))), want: &published{
-				Time: 22, Window: 10, Newest: 22, Started: 0, Usages: usages("a: 1000000000n 1000B")}},
+			{at: 15, answer: answers(says("a", 6, 12).with(start(0))), want: started(0, 12, 12, "a: 500000000n 1000B")},
+			{at: 30, answer: answers(says("a", 16, 22).with(start(0))), want: started(0, 22, 10, "a: 1000000000n 1000B")},
 		},
 		"fresh container: not before it is ten seconds old": {
 			{at: 0, answer: answer{node: busyNode(-1)}},
 			{at: 15, answer: answers(says("a", 6, 9.9).with(start(0)))},
-			{at: 30, answer: answers(says("a", 16, 19.9).with(start(0))), want: &published{
-				Time: 19.9, Window: 10, Newest: 19.9, Started: 0, Usages: usages("a: 1000000000n 1000B")}},
+			{at: 30, answer: answers(says("a", 16, 19.9).with(start(0))), want: started(0, 19.9, 10, "a: 1000000000n 1000B")},
 		},
 		"fresh container: not when the last scrape missed it": {
 			{at: 0, answer: answer{node: busyNode(-1)}},
 			{at: 60, answer: answers(says("a", 46, 46).with(start(0)))},
-			{at: 75, answer: answers(says("a", 61, 61).with(start(0))), want: &published{
-				Time: 61, Window: 15, Newest: 61, Started: 0, Usages: usages("a: 1000000000n 1000B")}},
+			{at: 75, answer: answers(says("a", 61, 61).with(start(0))), want: started(0, 61, 15, "a: 1000000000n 1000B")},
 		},
 		"fresh container: not without a start": {
 			{at: 0, answer: answer{node: busyNode(-1)}},
@@ -250,8 +246,7 @@ func TestRules(t *testing.T) {
 		},
 		"fresh container after a restart": {
 			{at: 0, answer: answers(says("a", 100, 0))},
-			{at: 30, answer: answers(says("a", 10, 25).with(start(5))), want: &published{
-				Time: 25, Window: 20, Newest: 25, Started: 5, Usages: usages("a: 500000000n 1000B")}},
+			{at: 30, answer: answers(says("a", 10, 25).with(start(5))), want: started(5, 25, 20, "a: 500000000n 1000B")},
 		},
 		"partly sampled pod: the last complete point stays": {
 			{at: 0, answer: answers(says("a", 100, 0))},
