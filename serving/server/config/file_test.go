@@ -119,16 +119,25 @@ func TestFileLoad(t *testing.T) {
 	}
 }
 
-func TestFilePoll(t *testing.T) {
+// loadedFile returns a watcher that has loaded a file with an interval of 20s, and the
+// intervals that it applies afterwards.
+func loadedFile(t *testing.T) (*fileWatcher, *[]time.Duration) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "backend.yaml")
 	write(t, path, backendManifest("20s"))
-	var applied []time.Duration
+	applied := new([]time.Duration)
 	file := &fileWatcher{path: path, apply: func(_ context.Context, m *manifest) {
-		applied = append(applied, m.backend.Spec.ResourceMetrics.Scrape.Interval.Duration)
+		*applied = append(*applied, m.backend.Spec.ResourceMetrics.Scrape.Interval.Duration)
 	}}
 	if _, _, err := file.load(); err != nil {
 		t.Fatalf("load: %v", err)
 	}
+	return file, applied
+}
+
+func TestFilePoll(t *testing.T) {
+	file, applied := loadedFile(t)
+	path := file.path
 	// After each step the file is read twice.
 	steps := []struct {
 		name   string
@@ -148,11 +157,11 @@ func TestFilePoll(t *testing.T) {
 		}, []time.Duration{40 * time.Second}},
 	}
 	for _, step := range steps {
-		applied = nil
+		*applied = nil
 		step.change()
 		file.poll(t.Context())
 		file.poll(t.Context())
-		if diff := cmp.Diff(step.want, applied); diff != "" {
+		if diff := cmp.Diff(step.want, *applied); diff != "" {
 			t.Errorf("%s: applied (-want +got):\n%s", step.name, diff)
 		}
 	}
@@ -160,20 +169,12 @@ func TestFilePoll(t *testing.T) {
 
 func TestFileIsReadPeriodically(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "backend.yaml")
-		write(t, path, backendManifest("20s"))
-		var applied []time.Duration
-		file := &fileWatcher{path: path, apply: func(_ context.Context, m *manifest) {
-			applied = append(applied, m.backend.Spec.ResourceMetrics.Scrape.Interval.Duration)
-		}}
-		if _, _, err := file.load(); err != nil {
-			t.Fatalf("load: %v", err)
-		}
-		write(t, path, backendManifest("25s"))
+		file, applied := loadedFile(t)
+		write(t, file.path, backendManifest("25s"))
 		ctx, cancel := context.WithTimeout(t.Context(), 3*filePeriod)
 		defer cancel()
 		file.run(ctx)
-		if diff := cmp.Diff([]time.Duration{25 * time.Second}, applied); diff != "" {
+		if diff := cmp.Diff([]time.Duration{25 * time.Second}, *applied); diff != "" {
 			t.Errorf("applied (-want +got):\n%s", diff)
 		}
 	})
