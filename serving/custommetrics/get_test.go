@@ -113,7 +113,7 @@ func TestRefusals(t *testing.T) {
 	failing.fail(&query.Failure{Source: "main", Reason: query.ReasonBadStatus, Message: "502 Bad Gateway"})
 	w := newWorld()
 	w.metric("forbidden", podKind, true, "hits")
-	w.sample("pods/hits", "nan-1", nan(), 0)
+	w.sample("pods/hits", "nan-1", math.NaN(), 0)
 	w.object("pods", "shop", "nan-1", "app=nan")
 	w.metric("pods", podKind, true, "nothing")
 	w.metric("pods", podKind, true, "unlabeled")

@@ -310,8 +310,3 @@ func (s *served) do(t testing.TB, method, path, accept string) answer {
 func root(version string) string {
 	return fmt.Sprintf("/apis/%s/%s", custom_metrics.GroupName, version)
 }
-
-func nan() float64 {
-	zero := 0.0
-	return zero / zero
-}
