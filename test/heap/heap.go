@@ -18,15 +18,23 @@ func InUse() float64 {
 	return float64(stats.HeapAlloc)
 }
 
-// Kept returns the bytes that the result of build keeps alive. It is the median of several runs, since
-// goroutines that earlier tests left behind allocate and free in the meantime.
+// Kept returns the bytes that the result of build keeps alive, see Median.
 func Kept[T any](build func() T) float64 {
-	runs := make([]float64, 5)
-	for i := range runs {
+	return Median(func() float64 {
 		before := InUse()
 		kept := build()
-		runs[i] = InUse() - before
+		after := InUse()
 		runtime.KeepAlive(kept)
+		return after - before
+	})
+}
+
+// Median returns the median of several measurements, since goroutines that earlier tests left behind
+// allocate and free in the meantime.
+func Median(measure func() float64) float64 {
+	runs := make([]float64, 5)
+	for i := range runs {
+		runs[i] = measure()
 	}
 	slices.Sort(runs)
 	return runs[len(runs)/2]
