@@ -32,7 +32,7 @@ func Kept[T any](build func() T) float64 {
 // Median returns the median of several measurements, since goroutines that earlier tests left behind
 // allocate and free in the meantime.
 func Median(measure func() float64) float64 {
-	runs := make([]float64, 5)
+	runs := make([]float64, 3)
 	for i := range runs {
 		runs[i] = measure()
 	}
