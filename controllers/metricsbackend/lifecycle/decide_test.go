@@ -129,6 +129,13 @@ func TestDecide(t *testing.T) {
 		{on: "no ready pod has answered", changes: []func(*Version){ours, unanswered, func(v *Version) { v.Unanswered.Elapsed = 10 * time.Minute }}},
 		{on: "no ready pod has answered", changes: []func(*Version){ours, unanswered, func(v *Version) { v.Alternative = true }}},
 		{on: "has not been compared", changes: []func(*Version){ours, unanswered}},
+		{on: "ready for less than 10 s", changes: []func(*Version){ours, unanswered, otherTarget(true), func(v *Version) {
+			// Our pods failed until spec.existing was set, whose endpoints are only asked for their discovery.
+			v.Unanswered.Elapsed, v.Served = time.Hour, 0
+			for i := range v.Servers {
+				v.Servers[i].Failing = nil
+			}
+		}}},
 		{on: "was registered beside one of someone else", changes: []func(*Version){ours, trial, failing, shared}},
 		{changes: []func(*Version){ours, trial, failing, recorded("metrics-server")}, needs: NeedPreviousEndpoints},
 		{on: "the previous owner has a ready endpoint", changes: []func(*Version){ours, trial, failing, recorded("metrics-server"), func(v *Version) { v.PreviousReady = ptr.To(true) }}},

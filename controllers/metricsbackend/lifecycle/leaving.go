@@ -9,8 +9,8 @@ import (
 )
 
 // A version is retired when no ready pod answers its requests (5xx, no answer in
-// time, or a malformed one; 404 counts as not served) for retireGrace and in
-// retireProbes probes in a row.
+// time, or a malformed one; 404 counts as not served) for RetireGrace and in
+// RetireProbes probes in a row.
 const (
 	RetireGrace  = time.Minute
 	RetireProbes = 4
@@ -97,7 +97,10 @@ func (v *Version) IsUnanswered() bool {
 	if v.Alternative {
 		grace = RetireGrace
 	}
-	return v.isOurs() && v.Ours.PointsToPods(v.Live) && v.Servers.Answered() && v.Servers.Failed() == nil && v.Unanswered.Count >= RetireProbes && v.Unanswered.Elapsed >= grace
+	// Unanswered may be of pods that were asked before spec.existing was set.
+	failing, answering := v.Servers.ByRequests(v.GV)
+	return v.isOurs() && v.Ours.PointsToPods(v.Live) && v.Servers.Answered() && v.Servers.Failed() == nil &&
+		len(failing) > 0 && len(answering) == 0 && v.Unanswered.Count >= RetireProbes && v.Unanswered.Elapsed >= grace
 }
 
 // failsTrial reports whether requests to an APIService on trial have failed for long enough.
