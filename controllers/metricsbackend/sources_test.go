@@ -5,7 +5,6 @@ package metricsbackend
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,65 +12,20 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/reports"
+	"github.com/metricsbackend/metrics-backend-operator/test/sourcereport"
 )
-
-// sourceReport is one pod's report of sources and rules.
-func sourceReport(change ...func(*v1alpha1.SourceReport)) *v1alpha1.SourceReport {
-	report := &v1alpha1.SourceReport{Kubelets: v1alpha1.KubeletReport{Nodes: 1, Healthy: 1}, RuleCount: 50}
-	for _, c := range change {
-		c(report)
-	}
-	return report
-}
-
-func withSource(health v1alpha1.SourceHealth) func(*v1alpha1.SourceReport) {
-	return func(report *v1alpha1.SourceReport) { report.Sources = append(report.Sources, health) }
-}
-
-func healthySource(name string) func(*v1alpha1.SourceReport) {
-	return withSource(v1alpha1.SourceHealth{Name: name, Healthy: true})
-}
-
-func failingSource(name, reason, message string) func(*v1alpha1.SourceReport) {
-	return withSource(v1alpha1.SourceHealth{Name: name, Reason: reason, Message: message})
-}
-
-func withRule(path, reason, message string) func(*v1alpha1.SourceReport) {
-	return func(report *v1alpha1.SourceReport) {
-		state := v1alpha1.RuleFailing
-		switch {
-		case strings.HasPrefix(reason, "Invalid"):
-			state = v1alpha1.RuleInvalid
-		case reason == "NoSeries":
-			state = v1alpha1.RuleWarning
-		}
-		report.Rules = append(report.Rules, v1alpha1.RuleHealth{Path: path, State: state, Reason: reason, Message: message})
-		if state != v1alpha1.RuleWarning {
-			report.FailingRules++
-		}
-	}
-}
-
-// withSources is a spec with a required source, an optional one, and rules.
-func withSources(spec *v1alpha1.MetricsBackendSpec) {
-	spec.Sources = []v1alpha1.SourceSpec{
-		{Name: "main", Prometheus: &v1alpha1.PrometheusSource{URL: "http://prometheus.example:9090"}},
-		{Name: "spare", Optional: true, Prometheus: &v1alpha1.PrometheusSource{URL: "http://spare.example:9090"}},
-	}
-	spec.CustomMetrics = &v1alpha1.CustomMetricsSpec{Rules: []v1alpha1.MetricRule{{SeriesQuery: "a"}}}
-}
 
 // An invalid rule is reported in Ready, and breaks nothing else.
 func TestInvalidRuleStalls(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
-	fc.change(withSources)
-	fc.sources = sourceReport(healthySource("main"), healthySource("spare"))
+	fc.change(sourcereport.Spec)
+	fc.sources = sourcereport.New(sourcereport.Healthy("main"), sourcereport.Healthy("spare"))
 	fc.reconcileUntil(r, fc.isReady)
 	fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
 		spec.CustomMetrics.Rules = append(spec.CustomMetrics.Rules, v1alpha1.MetricRule{})
 	})
-	fc.sources = sourceReport(healthySource("main"), healthySource("spare"), withRule("spec.customMetrics.rules[0]", "InvalidMetricsQuery", "metricsQuery: unexpected }"))
+	fc.sources = sourcereport.New(sourcereport.Healthy("main"), sourcereport.Healthy("spare"), sourcereport.Rule("spec.customMetrics.rules[0]", "InvalidMetricsQuery", "metricsQuery: unexpected }"))
 	fc.oldSettings = true
 	mustReconcile(t, r)
 	fc.wantCondition(v1alpha1.ConditionReady, metav1.ConditionUnknown, "", "does not use the settings")
@@ -81,12 +35,12 @@ func TestInvalidRuleStalls(t *testing.T) {
 		fc.wantCondition(kind, "", v1alpha1.ReasonRulesInvalid, "spec.customMetrics.rules[0]")
 	}
 	fc.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionTrue, "")
-	fc.sources = sourceReport(healthySource("main"), healthySource("spare"), withRule("spec.customMetrics.rules[0]", "NoSeries", "no series"))
+	fc.sources = sourcereport.New(sourcereport.Healthy("main"), sourcereport.Healthy("spare"), sourcereport.Rule("spec.customMetrics.rules[0]", "NoSeries", "no series"))
 	mustReconcile(t, r)
 	if !fc.isReady() {
 		t.Errorf("a rule without series:\n%s", fc.show())
 	}
-	fc.sources = sourceReport(healthySource("main"), healthySource("spare"), withRule("spec.customMetrics.rules[0]", "SeriesUnavailable", "slow"))
+	fc.sources = sourcereport.New(sourcereport.Healthy("main"), sourcereport.Healthy("spare"), sourcereport.Rule("spec.customMetrics.rules[0]", "SeriesUnavailable", "slow"))
 	mustReconcile(t, r)
 	fc.clock.Step(reports.Grace)
 	mustReconcile(t, r)
@@ -99,8 +53,10 @@ func TestInvalidRuleStalls(t *testing.T) {
 func TestSourceStatusIsStable(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
-	fc.change(withSources)
-	well := func() *v1alpha1.SourceReport { return sourceReport(healthySource("main"), healthySource("spare")) }
+	fc.change(sourcereport.Spec)
+	well := func() *v1alpha1.SourceReport {
+		return sourcereport.New(sourcereport.Healthy("main"), sourcereport.Healthy("spare"))
+	}
 	fc.sources = well()
 	mustReconcile(t, r)
 	written := fc.backend().ResourceVersion
@@ -114,7 +70,7 @@ func TestSourceStatusIsStable(t *testing.T) {
 	}
 	unwritten("nothing happened")
 	bad := func(words string) *v1alpha1.SourceReport {
-		return sourceReport(failingSource("main", "Timeout", words), healthySource("spare"), withRule("spec.customMetrics.rules[0]", "SourceFailing", words))
+		return sourcereport.New(sourcereport.Failing("main", "Timeout", words), sourcereport.Healthy("spare"), sourcereport.Rule("spec.customMetrics.rules[0]", "SourceFailing", words))
 	}
 	fc.sources = bad("try 1")
 	unwritten("one failure")

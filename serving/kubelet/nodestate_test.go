@@ -166,7 +166,7 @@ func TestRetained(t *testing.T) {
 		fmt.Fprintf(&text, "container_cpu_usage_seconds_total{container=\"c\",namespace=\"ns\",pod=\"p%d\",x=%q} 1\n", i, strings.Repeat("j", 60000))
 	}
 	body := text.String()
-	kept := heap.Kept(func() *nodeState {
+	kept := heap.Retained(func() *nodeState {
 		var state nodeState
 		for range 3 {
 			readText(t, &state, strings.NewReader(body))

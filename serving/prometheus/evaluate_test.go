@@ -331,7 +331,7 @@ func TestResultBytes(t *testing.T) {
 	for name, body := range tests {
 		t.Run(name, func(t *testing.T) {
 			counted := 0
-			kept := heap.Kept(func() []query.Sample {
+			kept := heap.Retained(func() []query.Sample {
 				v := sampleReader{at: instant, bounds: bounds{samples: n}}
 				if _, err := readEnvelope(strings.NewReader(body), v.read); err != nil {
 					t.Fatal(err)

@@ -18,8 +18,8 @@ func InUse() float64 {
 	return float64(stats.HeapAlloc)
 }
 
-// Kept returns the bytes that the result of build keeps alive, see Median.
-func Kept[T any](build func() T) float64 {
+// Retained returns the bytes that the result of build keeps alive, see Median.
+func Retained[T any](build func() T) float64 {
 	return Median(func() float64 {
 		before := InUse()
 		kept := build()

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/sourcereport"
 )
 
 func TestEvaluateKubelets(t *testing.T) {
@@ -153,8 +154,8 @@ func TestRemedies(t *testing.T) {
 func TestReplicaThatKnowsMost(t *testing.T) {
 	t.Parallel()
 	in := input()
-	started := sourceReport()
-	knows := sourceReport(func(r *v1alpha1.SourceReport) { r.Kubelets.PodPoints, r.Kubelets.PodsWithoutMetrics = 9, 4 })
+	started := sourcereport.New()
+	knows := sourcereport.New(func(r *v1alpha1.SourceReport) { r.Kubelets.PodPoints, r.Kubelets.PodsWithoutMetrics = 9, 4 })
 	for _, reports := range [][]*v1alpha1.SourceReport{{started, knows}, {knows, started}} {
 		if got := in.Kubelets(reports).Message; !strings.Contains(got, "at least 4") {
 			t.Errorf("message %q", got)

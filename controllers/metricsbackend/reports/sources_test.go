@@ -16,53 +16,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 	"github.com/metricsbackend/metrics-backend-operator/internal/debounce"
+	"github.com/metricsbackend/metrics-backend-operator/test/sourcereport"
 )
-
-// sourceReport is one pod's report of sources and rules.
-func sourceReport(change ...func(*v1alpha1.SourceReport)) *v1alpha1.SourceReport {
-	report := &v1alpha1.SourceReport{Kubelets: v1alpha1.KubeletReport{Nodes: 1, Healthy: 1}, RuleCount: 50}
-	for _, c := range change {
-		c(report)
-	}
-	return report
-}
-
-func withSource(health v1alpha1.SourceHealth) func(*v1alpha1.SourceReport) {
-	return func(report *v1alpha1.SourceReport) { report.Sources = append(report.Sources, health) }
-}
-
-func healthySource(name string) func(*v1alpha1.SourceReport) {
-	return withSource(v1alpha1.SourceHealth{Name: name, Healthy: true})
-}
-
-func failingSource(name, reason, message string) func(*v1alpha1.SourceReport) {
-	return withSource(v1alpha1.SourceHealth{Name: name, Reason: reason, Message: message})
-}
-
-func withRule(path, reason, message string) func(*v1alpha1.SourceReport) {
-	return func(report *v1alpha1.SourceReport) {
-		state := v1alpha1.RuleFailing
-		switch {
-		case strings.HasPrefix(reason, "Invalid"):
-			state = v1alpha1.RuleInvalid
-		case reason == "NoSeries":
-			state = v1alpha1.RuleWarning
-		}
-		report.Rules = append(report.Rules, v1alpha1.RuleHealth{Path: path, State: state, Reason: reason, Message: message})
-		if state != v1alpha1.RuleWarning {
-			report.FailingRules++
-		}
-	}
-}
-
-// withSources is a spec with a required source, an optional one, and rules.
-func withSources(spec *v1alpha1.MetricsBackendSpec) {
-	spec.Sources = []v1alpha1.SourceSpec{
-		{Name: "main", Prometheus: &v1alpha1.PrometheusSource{URL: "http://prometheus.example:9090"}},
-		{Name: "spare", Optional: true, Prometheus: &v1alpha1.PrometheusSource{URL: "http://spare.example:9090"}},
-	}
-	spec.CustomMetrics = &v1alpha1.CustomMetricsSpec{Rules: []v1alpha1.MetricRule{{SeriesQuery: "a"}}}
-}
 
 // input returns what the reports of a new backend are evaluated against.
 func input(change ...func(*v1alpha1.MetricsBackendSpec)) *Input {
@@ -88,20 +43,20 @@ func TestSpecSources(t *testing.T) {
 		status []string
 	}{
 		"both answer": {
-			reports: []*v1alpha1.SourceReport{sourceReport(healthySource("main"), healthySource("spare"))},
+			reports: []*v1alpha1.SourceReport{sourcereport.New(sourcereport.Healthy("main"), sourcereport.Healthy("spare"))},
 			want:    Result{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSucceeded},
 			status:  []string{"main true  ", "spare true  "},
 		},
 		"an optional one fails": {
-			reports: []*v1alpha1.SourceReport{sourceReport(healthySource("main"), failingSource("spare", "Timeout", "no answer within 10s"))},
+			reports: []*v1alpha1.SourceReport{sourcereport.New(sourcereport.Healthy("main"), sourcereport.Failing("spare", "Timeout", "no answer within 10s"))},
 			want:    Result{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSucceeded},
 			status:  []string{"main true  ", "spare false Timeout no answer within 10s"},
 		},
 		"one of three pods cannot reach it": {
 			reports: []*v1alpha1.SourceReport{
-				sourceReport(healthySource("main"), healthySource("spare")),
-				sourceReport(failingSource("main", "ConnectionFailed", "dial: connection refused."), healthySource("spare")),
-				sourceReport(healthySource("main"), healthySource("spare")),
+				sourcereport.New(sourcereport.Healthy("main"), sourcereport.Healthy("spare")),
+				sourcereport.New(sourcereport.Failing("main", "ConnectionFailed", "dial: connection refused."), sourcereport.Healthy("spare")),
+				sourcereport.New(sourcereport.Healthy("main"), sourcereport.Healthy("spare")),
 			},
 			want: Result{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSourcesFailing},
 			parts: []string{
@@ -112,33 +67,33 @@ func TestSpecSources(t *testing.T) {
 		},
 		"pods see different failures": {
 			reports: []*v1alpha1.SourceReport{
-				sourceReport(failingSource("main", "Timeout", "slow"), healthySource("spare")),
-				sourceReport(failingSource("main", "BadStatus", "502 Bad Gateway"), healthySource("spare")),
-				sourceReport(failingSource("main", "BadStatus", "503 Service Unavailable"), healthySource("spare")),
+				sourcereport.New(sourcereport.Failing("main", "Timeout", "slow"), sourcereport.Healthy("spare")),
+				sourcereport.New(sourcereport.Failing("main", "BadStatus", "502 Bad Gateway"), sourcereport.Healthy("spare")),
+				sourcereport.New(sourcereport.Failing("main", "BadStatus", "503 Service Unavailable"), sourcereport.Healthy("spare")),
 			},
 			want:   Result{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSourcesFailing},
 			parts:  []string{"BadStatus: 502 Bad Gateway", "HTTP API of Prometheus"},
 			status: []string{"main false BadStatus 502 Bad Gateway", "spare true  "},
 		},
 		"a storage that fails": {
-			reports: []*v1alpha1.SourceReport{sourceReport(failingSource("main", "BadStatus", "HTTP 500: expanding series: at least 2 live replicas required"), healthySource("spare"))},
+			reports: []*v1alpha1.SourceReport{sourcereport.New(sourcereport.Failing("main", "BadStatus", "HTTP 500: expanding series: at least 2 live replicas required"), sourcereport.Healthy("spare"))},
 			want:    Result{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSourcesFailing},
 			parts:   []string{`source "main": BadStatus: HTTP 500: expanding series: at least 2 live replicas required. See the server's log`},
 			status:  []string{"main false BadStatus HTTP 500: expanding series: at least 2 live replicas required", "spare true  "},
 		},
 		"not asked yet": {
-			reports: []*v1alpha1.SourceReport{sourceReport(withSource(v1alpha1.SourceHealth{Name: "main"}), healthySource("spare"))},
+			reports: []*v1alpha1.SourceReport{sourcereport.New(sourcereport.Source(v1alpha1.SourceHealth{Name: "main"}), sourcereport.Healthy("spare"))},
 			want:    Result{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonProgressing},
 			parts:   []string{"main"},
 			status:  []string{"main false NotYetReported ", "spare true  "},
 		},
 		"a pod that has just started has not asked": {
-			reports: []*v1alpha1.SourceReport{sourceReport(healthySource("main"), healthySource("spare")), sourceReport(withSource(v1alpha1.SourceHealth{Name: "main"}))},
+			reports: []*v1alpha1.SourceReport{sourcereport.New(sourcereport.Healthy("main"), sourcereport.Healthy("spare")), sourcereport.New(sourcereport.Source(v1alpha1.SourceHealth{Name: "main"}))},
 			want:    Result{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSucceeded},
 			status:  []string{"main true  ", "spare true  "},
 		},
 		"foreign text": {
-			reports: []*v1alpha1.SourceReport{sourceReport(failingSource("main", "FromTheFuture", "\x1b[2Jgone\n"+strings.Repeat("x", 5000)), healthySource("spare"))},
+			reports: []*v1alpha1.SourceReport{sourcereport.New(sourcereport.Failing("main", "FromTheFuture", "\x1b[2Jgone\n"+strings.Repeat("x", 5000)), sourcereport.Healthy("spare"))},
 			want:    Result{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSourcesFailing},
 			parts:   []string{"FromTheFuture: ?[2Jgone?xxx", "log"},
 			status:  []string{"main false FromTheFuture ?[2Jgone?" + strings.Repeat("x", maxSourceMessage-len("?[2Jgone?…")) + "…", "spare true  "},
@@ -146,7 +101,7 @@ func TestSpecSources(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, sources := input(withSources).Sources(tc.reports)
+			got, sources := input(sourcereport.Spec).Sources(tc.reports)
 			if got.Status != tc.want.Status || got.Reason != tc.want.Reason {
 				t.Errorf("got %+v, want %+v", got, tc.want)
 			}
@@ -169,7 +124,7 @@ func TestSpecSources(t *testing.T) {
 // Every reason of serving's sources has its own remedy.
 func TestSourceRemedies(t *testing.T) {
 	t.Parallel()
-	in := input(withSources)
+	in := input(sourcereport.Spec)
 	unknown := in.sourceRemedy(&in.Spec.Sources[0], "FromTheFuture")
 	for _, reason := range []string{
 		"Credentials", "ConnectionFailed", "Timeout", "CertificateUntrusted", "Unauthorized", "Rejected", "BadStatus", "TooLarge", "Malformed",
@@ -187,7 +142,7 @@ func TestRules(t *testing.T) {
 	t.Parallel()
 	many := make([]func(*v1alpha1.SourceReport), 60)
 	for i := range many {
-		many[i] = withRule(fmt.Sprintf("spec.customMetrics.rules[%d]", i), "InvalidMetricsQuery", "m")
+		many[i] = sourcereport.Rule(fmt.Sprintf("spec.customMetrics.rules[%d]", i), "InvalidMetricsQuery", "m")
 	}
 	cases := map[string]struct {
 		spec          func(*v1alpha1.MetricsBackendSpec)
@@ -199,14 +154,14 @@ func TestRules(t *testing.T) {
 		all, failings int32
 	}{
 		"no rules": {
-			spec: func(*v1alpha1.MetricsBackendSpec) {}, reports: []*v1alpha1.SourceReport{sourceReport()},
+			spec: func(*v1alpha1.MetricsBackendSpec) {}, reports: []*v1alpha1.SourceReport{sourcereport.New()},
 			status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded,
 		},
-		"all well": {reports: []*v1alpha1.SourceReport{sourceReport()}, status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded, all: 50},
+		"all well": {reports: []*v1alpha1.SourceReport{sourcereport.New()}, status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded, all: 50},
 		"one typo": {
 			reports: []*v1alpha1.SourceReport{
-				sourceReport(withRule("spec.customMetrics.rules[10]", "NoSeries", "no series"), withRule("spec.customMetrics.rules[3]", "InvalidMetricsQuery", "metricsQuery: unexpected }")),
-				sourceReport(withRule("spec.customMetrics.rules[3]", "InvalidMetricsQuery", "metricsQuery: unexpected }")),
+				sourcereport.New(sourcereport.Rule("spec.customMetrics.rules[10]", "NoSeries", "no series"), sourcereport.Rule("spec.customMetrics.rules[3]", "InvalidMetricsQuery", "metricsQuery: unexpected }")),
+				sourcereport.New(sourcereport.Rule("spec.customMetrics.rules[3]", "InvalidMetricsQuery", "metricsQuery: unexpected }")),
 			},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonRulesInvalid,
 			parts: []string{"1 of 50 rules make no metrics. spec.customMetrics.rules[3]: InvalidMetricsQuery: metricsQuery: unexpected }.", "the other rules work"},
@@ -217,35 +172,35 @@ func TestRules(t *testing.T) {
 			all: 50, failings: 1,
 		},
 		"only the moment's": {
-			reports: []*v1alpha1.SourceReport{sourceReport(withRule("spec.externalMetrics.rules[0]", "SeriesUnavailable", "slow"))},
+			reports: []*v1alpha1.SourceReport{sourcereport.New(sourcereport.Rule("spec.externalMetrics.rules[0]", "SeriesUnavailable", "slow"))},
 			status:  metav1.ConditionFalse, reason: v1alpha1.ReasonRulesFailing,
 			rules: []string{"spec.externalMetrics.rules[0] Failing SeriesUnavailable slow"}, all: 50, failings: 1,
 		},
 		"a remark": {
-			reports: []*v1alpha1.SourceReport{sourceReport(withRule("spec.externalMetrics.rules[0]", "NoSeries", "no series"))},
+			reports: []*v1alpha1.SourceReport{sourcereport.New(sourcereport.Rule("spec.externalMetrics.rules[0]", "NoSeries", "no series"))},
 			status:  metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded, parts: []string{"remarks"},
 			rules: []string{"spec.externalMetrics.rules[0] Warning NoSeries no series"}, all: 50,
 		},
 		"one rule with two, and a state of a newer serving": {
-			reports: []*v1alpha1.SourceReport{sourceReport(withRule("spec.externalMetrics.rules[0]", "NoSeries", "a"), withRule("spec.externalMetrics.rules[0]", "Collision", "b"),
+			reports: []*v1alpha1.SourceReport{sourcereport.New(sourcereport.Rule("spec.externalMetrics.rules[0]", "NoSeries", "a"), sourcereport.Rule("spec.externalMetrics.rules[0]", "Collision", "b"),
 				func(r *v1alpha1.SourceReport) { r.Rules[1].State = "FromTheFuture" })},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonRulesFailing,
 			rules: []string{"spec.externalMetrics.rules[0] Warning NoSeries a", "spec.externalMetrics.rules[0] Failing Collision b"}, all: 50, failings: 1,
 		},
 		"more than are named": {
-			reports: []*v1alpha1.SourceReport{sourceReport(append(many, func(r *v1alpha1.SourceReport) { r.RuleCount = 60 })...)},
+			reports: []*v1alpha1.SourceReport{sourcereport.New(append(many, func(r *v1alpha1.SourceReport) { r.RuleCount = 60 })...)},
 			status:  metav1.ConditionFalse, reason: v1alpha1.ReasonRulesInvalid, parts: []string{"60 of 60 rules"},
 			all: 60, failings: 60, rules: []string{"50 of them"},
 		},
 		"numbers that make no sense": {
-			reports: []*v1alpha1.SourceReport{sourceReport(func(r *v1alpha1.SourceReport) { r.RuleCount, r.FailingRules = 1<<40, -3 })},
+			reports: []*v1alpha1.SourceReport{sourcereport.New(func(r *v1alpha1.SourceReport) { r.RuleCount, r.FailingRules = 1<<40, -3 })},
 			status:  metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded, all: 1 << 30,
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			if tc.spec == nil {
-				tc.spec = withSources
+				tc.spec = sourcereport.Spec
 			}
 			got, status := input(tc.spec).Rules(tc.reports)
 			if got.Status != tc.status || got.Reason != tc.reason {
