@@ -39,17 +39,17 @@ func (r *Reconciler) adoptAPIService(ctx context.Context, s *reconcileState, v *
 		}
 		record = string(body)
 	}
-	klog.FromContext(ctx).Info("Pointing an APIService at another Service", "apiService", live.Name, "from", from, "to", v.Ours.Target.String(), "adopted", adopted)
+	klog.FromContext(ctx).Info("Pointing an APIService at another Service", "apiService", live.Name, "from", from, "to", v.Identity.Target.String(), "adopted", adopted)
 	s.startTrial(live.Name)
 	if err := r.applyAdoption(ctx, s, v, annotations(record, d.State == lifecycle.Trial)); err != nil {
-		return fmt.Errorf("point APIService %s from %s to Service %s: %w", live.Name, from, v.Ours.Target, err)
+		return fmt.Errorf("point APIService %s from %s to Service %s: %w", live.Name, from, v.Identity.Target, err)
 	}
 	if adopted {
 		r.Events.Eventf(s.backend, live, corev1.EventTypeNormal, "VersionAdopted", "Register",
 			"took APIService %s over from %s", live.Name, from)
 	} else {
 		r.Events.Eventf(s.backend, live, corev1.EventTypeNormal, "VersionMoved", "Register",
-			"APIService %s points to Service %s now, and pointed to %s before", live.Name, v.Ours.Target, from)
+			"APIService %s points to Service %s now, and pointed to %s before", live.Name, v.Identity.Target, from)
 	}
 	// Verify the new target at once.
 	s.requeueNow()
@@ -57,7 +57,7 @@ func (r *Reconciler) adoptAPIService(ctx context.Context, s *reconcileState, v *
 }
 
 func (r *Reconciler) applyAdoption(ctx context.Context, s *reconcileState, v *lifecycle.Version, annotations map[string]string) error {
-	live, target := v.Live, v.Ours.Target
+	live, target := v.Live, v.Identity.Target
 	if target.InsecureSkipTLSVerify && len(live.Spec.CABundle) > 0 {
 		// kube-apiserver rejects a caBundle beside insecureSkipTLSVerify, and an apply
 		// cannot remove a caBundle that another manager owns too.
@@ -105,7 +105,7 @@ func (s *reconcileState) startTrial(name string) {
 
 // observeReach does a step of the check whether every kube-apiserver reaches our pods.
 func (r *Reconciler) observeReach(ctx context.Context, s *reconcileState, v *lifecycle.Version) error {
-	result, err := r.adoptionChecker.Check(ctx, adoption.Input{Serving: s.serving, Target: v.Ours.Target, Canary: s.canary, Now: s.now}, &s.history.adoption)
+	result, err := r.adoptionChecker.Check(ctx, adoption.Input{Serving: s.serving, Target: v.Identity.Target, Canary: s.canary, Now: s.now}, &s.history.adoption)
 	v.Reach = &lifecycle.Reach{Reached: result.Passed, RetryAfter: result.RetryAfter}
 	v.Paused = s.pausedAdoption()
 	return err
@@ -194,7 +194,7 @@ func (r *Reconciler) confirmAdoption(ctx context.Context, s *reconcileState, gv 
 		"APIService %s was taken over and is %s, since requests through kube-apiserver failed: it %s. %s",
 		name, back, adoption.Describe(d.message, live), s.requiredConnections())})
 	streaks.Reset(stateKey{state: adoptionFailing, name: name})
-	s.addConflict(gv, why.Reason, "%s", why.Message)
+	s.addConflict(gv, why.Reason, why.Message)
 	s.setStalled(&stalledError{why.Reason, why.Message})
 	s.setCondition(v1alpha1.ConditionAPIServicesRegistered, metav1.ConditionFalse, why.Reason, why.Message)
 	r.Events.Eventf(s.backend, live, corev1.EventTypeWarning, why.Reason, "Verify", "%s", text.Truncate(why.Message, maxNote))
@@ -208,7 +208,7 @@ func (r *Reconciler) confirmAdoption(ctx context.Context, s *reconcileState, gv 
 func (r *Reconciler) previousReady(ctx context.Context, s *reconcileState, v *lifecycle.Version) (bool, error) {
 	previous, err := lifecycle.ReadPreviousOwner(v.Live)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot revert an adoption", "apiService", v.Name)
+		klog.FromContext(ctx).Error(err, "Cannot revert an adoption", "apiService", v.Name())
 		return false, nil
 	}
 	found, err := r.readService(ctx, previous.Target())
@@ -226,7 +226,7 @@ func (r *Reconciler) previousReady(ctx context.Context, s *reconcileState, v *li
 func (r *Reconciler) revertAdoption(ctx context.Context, s *reconcileState, live *apiregistrationv1.APIService) (bool, error) {
 	// The requests took seconds, in which the aggregator may have written its condition.
 	now := &apiregistrationv1.APIService{}
-	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(live), now); err != nil || !lifecycle.IsUnverified(now) || !s.ours().PointsToTarget(now) {
+	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(live), now); err != nil || !lifecycle.IsUnverified(now) || !s.identity().PointsToTarget(now) {
 		return false, client.IgnoreNotFound(err)
 	}
 	if err := r.handBack(ctx, s, now); err != nil {

@@ -79,7 +79,7 @@ func (s *reconcileState) podCertificates() []certificates.Pod {
 func (s *reconcileState) servingAPIServices() []*apiregistrationv1.APIService {
 	var services []*apiregistrationv1.APIService
 	for _, name := range s.registeredNames() {
-		if s.ours().PointsToPods(s.registered[name]) {
+		if s.identity().PointsToPods(s.registered[name]) {
 			services = append(services, s.registered[name])
 		}
 	}

@@ -32,7 +32,7 @@ func (r *Reconciler) claims(ctx context.Context, s *reconcileState) error {
 		older := find(others, func(c claim) bool { return compareAge(c.backend, s.backend) < 0 && slices.Contains(c.versions, gv) }).backend
 		if older != nil {
 			s.versions.desired = slices.DeleteFunc(s.versions.desired, func(other schema.GroupVersion) bool { return other == gv })
-			s.addConflict(gv, v1alpha1.ReasonConflict, "%s", describeClaim(older, gv))
+			s.addConflict(gv, v1alpha1.ReasonConflict, describeClaim(older, gv))
 		}
 	}
 	return nil
@@ -80,7 +80,7 @@ func (r *Reconciler) otherClaims(ctx context.Context, s *reconcileState) ([]clai
 func (r *Reconciler) successor(ctx context.Context, s *reconcileState, v *lifecycle.Version) (string, error) {
 	deleted := s.backend.DeletionTimestamp
 	if deleted == nil || s.namespace.gone || // its pods are gone or terminating
-		s.now.Sub(deleted.Time) >= successorTimeout || !s.ours().HasLabel(v.Live) || v.Live.DeletionTimestamp != nil {
+		s.now.Sub(deleted.Time) >= successorTimeout || !s.identity().HasLabel(v.Live) || v.Live.DeletionTimestamp != nil {
 		return "", nil
 	}
 	others, err := r.otherClaims(ctx, s)

@@ -232,7 +232,7 @@ func TestSuccessorIsNotAwaitedWithoutNamespace(t *testing.T) {
 	for _, without := range []bool{false, true} {
 		s := r.newState(live)
 		s.namespace.gone = without
-		successor, err := r.successor(t.Context(), s, &lifecycle.Version{GV: v1, Name: apiServiceName(v1), Live: fc.apiService(v1)})
+		successor, err := r.successor(t.Context(), s, &lifecycle.Version{GV: v1, Live: fc.apiService(v1)})
 		fc.must(err)
 		if waits := successor != ""; waits == without {
 			t.Errorf("without namespace %t: waits for %q", without, successor)

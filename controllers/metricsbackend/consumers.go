@@ -31,7 +31,7 @@ func (r *Reconciler) keepForConsumers(ctx context.Context, s *reconcileState, gv
 		slices.Contains(desiredVersions(s.spec), gv), // excluded by a conflict
 		// It serves its clients elsewhere, and keeping it would need writes against its
 		// owner.
-		!s.ours().PointsToPods(s.registered[apiServiceName(gv)]),
+		!s.identity().PointsToPods(s.registered[apiServiceName(gv)]),
 		!slices.Contains(manifests.KnownVersions(), gv),
 		s.removalForced(gv):
 		return false, nil

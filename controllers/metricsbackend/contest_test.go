@@ -220,7 +220,7 @@ func TestEditIsCorrected(t *testing.T) {
 			fc.editAPIService(v1, edit)
 			fc.reconcileUntil(r, func() bool {
 				got := fc.apiService(v1).Spec
-				return r.newState(fc.backend()).ours().PointsToTarget(fc.apiService(v1)) &&
+				return r.newState(fc.backend()).identity().PointsToTarget(fc.apiService(v1)) &&
 					string(got.CABundle) == string(want.CABundle) &&
 					got.VersionPriority == want.VersionPriority && got.GroupPriorityMinimum == want.GroupPriorityMinimum
 			})

@@ -158,7 +158,7 @@ func (r *Reconciler) stillNeeded(ctx context.Context, s *reconcileState) string 
 func (r *Reconciler) stillRouted(ctx context.Context, s *reconcileState, name string) string {
 	away := stateKey{state: pointedAway, name: name}
 	lagging, unreachable, err := r.Aggregator.Lagging(ctx, name, func(service *apiregistrationv1.APIService) bool {
-		return !s.ours().PointsToPods(service)
+		return !s.identity().PointsToPods(service)
 	})
 	wait, why := aggregator.RoutingDelay, "points elsewhere in every kube-apiserver"
 	switch {

@@ -76,7 +76,7 @@ func TestIsRepointed(t *testing.T) {
 	} {
 		backend := fc.backend()
 		change(&backend.Spec)
-		if r.newState(backend).ours().IsRepointed(fc.apiService(v1beta1)) {
+		if r.newState(backend).identity().IsRepointed(fc.apiService(v1beta1)) {
 			t.Errorf("%s: taken for someone else's", name)
 		}
 	}

@@ -44,7 +44,7 @@ func (r *Reconciler) probeExisting(ctx context.Context, s *reconcileState) error
 		}
 		r.probeEndpoints(ctx, found, account, token, s.versionsToProbe())
 	}
-	failed := found.servers().Failed()
+	failed := found.servers().FirstFailed()
 	failing := s.history.streaks.Set(stateKey{state: probeFailing}, failed != nil)
 	s.probed.transient = failed != nil && found.firstUntrusted() == nil && s.isTransient(v1alpha1.ConditionServingReady, failing, servingGrace)
 	s.retireByAnswers(klog.FromContext(ctx))
@@ -93,8 +93,9 @@ func (s *reconcileState) requestRetirement(gv schema.GroupVersion, why string) {
 // offered returns the desired versions that every ready endpoint serves.
 func (i *probedService) offered(desired []schema.GroupVersion) []schema.GroupVersion {
 	var offered []schema.GroupVersion
+	servers := i.servers()
 	for _, gv := range desired {
-		if i.servers().Serve(gv) {
+		if servers.AllServe(gv) {
 			offered = append(offered, gv)
 		}
 	}
@@ -114,7 +115,7 @@ func (s *reconcileState) expected() []schema.GroupVersion {
 // servingReady returns ServingReady for the answers of the endpoints. Without canProbe
 // there are none.
 func (i *probedService) servingReady(desired []schema.GroupVersion, canProbe bool) conditionResult {
-	failed, offered := i.servers().Failed(), i.offered(desired)
+	failed, offered := i.servers().FirstFailed(), i.offered(desired)
 	switch {
 	case len(i.endpoints) == 0:
 		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonNoReadyEndpoint, fmt.Sprintf(
@@ -143,7 +144,7 @@ func (i *probedService) certificatesValid(canProbe bool) conditionResult {
 	case untrusted != nil:
 		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonCertificateMismatch, fmt.Sprintf(
 			"spec.existing.caBundle does not verify endpoint %s as %s: %v", untrusted.address, i.target.ServerName(), untrusted.err)}
-	case i.servers().Failed() != nil || len(i.endpoints) == 0 || !canProbe:
+	case i.servers().FirstFailed() != nil || len(i.endpoints) == 0 || !canProbe:
 		return conditionResult{metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady, "not every ready endpoint showed its certificate: see ServingReady"}
 	}
 	return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, fmt.Sprintf(

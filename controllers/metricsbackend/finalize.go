@@ -197,11 +197,11 @@ func (r *Reconciler) retireAllOnce(ctx context.Context) error {
 		// Nothing can be created in a terminating namespace.
 		s.namespace.gone = true
 		for _, name := range s.registeredNames() {
-			if !s.ours().PointsToPods(s.registered[name]) {
+			if !s.identity().PointsToPods(s.registered[name]) {
 				continue // its target stays
 			}
 			gv, _ := manifests.VersionOf(name)
-			d, err := r.advance(ctx, s, &lifecycle.Version{GV: gv, Name: name, Ours: s.ours(), Retires: true, Successor: new(string)})
+			d, err := r.advance(ctx, s, &lifecycle.Version{GV: gv, Identity: s.identity(), Retires: true, Successor: new(string)})
 			switch {
 			case err != nil:
 				errs = append(errs, err)

@@ -4,7 +4,6 @@
 package metricsbackend
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -25,15 +24,18 @@ import (
 // enough.
 func (r *Reconciler) checkOwnership(ctx context.Context, s *reconcileState) error {
 	for _, gv := range s.versions.desired {
-		if live := s.registered[apiServiceName(gv)]; live != nil && s.ours().HasLabel(live) {
+		if live := s.registered[apiServiceName(gv)]; live != nil && s.identity().HasLabel(live) {
 			continue
 		}
 		v := s.version(gv)
 		if err := r.readVersion(ctx, s, v); err != nil {
 			return err
 		}
-		if d, err := r.decide(ctx, s, v); err != nil || d.Blocks {
-			return cmp.Or(err, error(&stalledError{d.Reason, d.Waits}))
+		switch d, err := r.decide(ctx, s, v); {
+		case err != nil:
+			return err
+		case d.Blocks:
+			return &stalledError{d.Reason, d.Waits}
 		}
 	}
 	wanted := []manifests.Object{manifests.GuestServiceAccount(s.serving)}
@@ -81,9 +83,9 @@ func (s *reconcileState) excluded() []schema.GroupVersion {
 
 // addConflict keeps one version from being registered. Its pods are deployed and probed
 // nevertheless, so that it can be registered as soon as the conflict ends.
-func (s *reconcileState) addConflict(gv schema.GroupVersion, reason, format string, args ...any) {
+func (s *reconcileState) addConflict(gv schema.GroupVersion, reason, message string) {
 	if s.conflict(apiServiceName(gv)) == nil {
-		s.versions.conflicts = append(s.versions.conflicts, versionConflict{gv, reason, fmt.Sprintf(format, args...)})
+		s.versions.conflicts = append(s.versions.conflicts, versionConflict{gv, reason, message})
 	}
 }
 
@@ -101,14 +103,14 @@ func (s *reconcileState) reportConflicts() {
 // observeHolder reads the MetricsBackend that the label of an APIService names.
 func (r *Reconciler) observeHolder(ctx context.Context, v *lifecycle.Version) error {
 	var other v1alpha1.MetricsBackend
-	name, holder := v.Live.Labels[v1alpha1.LabelBackend], lifecycle.HolderStays
+	name, holder := v.Live.Labels[v1alpha1.LabelBackend], lifecycle.HolderExists
 	switch err := r.APIReader.Get(ctx, client.ObjectKey{Name: name}, &other); {
 	case apierrors.IsNotFound(err):
 		holder = lifecycle.HolderMissing
 	case err != nil:
 		return fmt.Errorf("get MetricsBackend %s: %w", name, err)
 	case other.DeletionTimestamp != nil:
-		holder = lifecycle.HolderGoes
+		holder = lifecycle.HolderDeleting
 	}
 	v.Holder = &holder
 	return nil
@@ -132,7 +134,7 @@ func (s *reconcileState) contest(name string) *lifecycle.Contest {
 // isContested reports whether the operator has paused writing the APIService, since another
 // manager keeps changing what differs from the target with this caBundle.
 func (s *reconcileState) isContested(service *apiregistrationv1.APIService, caBundle []byte) bool {
-	_, contested := s.oursWith(s.targetWith(caBundle)).ConflictingManager(service)
+	_, contested := s.identityWith(s.targetWith(caBundle)).ConflictingManager(service)
 	return contested && s.contest(service.Name).Paused(s.now)
 }
 
@@ -158,9 +160,9 @@ func (s *reconcileState) targetWith(caBundle []byte) manifests.Target {
 }
 
 // ours says which APIServices are this backend's.
-func (s *reconcileState) ours() lifecycle.Ours { return s.oursWith(s.target()) }
+func (s *reconcileState) identity() lifecycle.Identity { return s.identityWith(s.target()) }
 
 // oursWith is ours with another target.
-func (s *reconcileState) oursWith(target manifests.Target) lifecycle.Ours {
-	return lifecycle.Ours{Serving: s.serving, Target: target, Deploys: s.deploys()}
+func (s *reconcileState) identityWith(target manifests.Target) lifecycle.Identity {
+	return lifecycle.Identity{Serving: s.serving, Target: target, Deploys: s.deploys()}
 }

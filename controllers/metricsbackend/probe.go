@@ -204,8 +204,9 @@ func (s *reconcileState) evaluateAnswers() {
 	if !s.rollout.finished {
 		return
 	}
+	servers := s.servers()
 	for _, gv := range s.versions.desired {
-		if notServing := s.servers().Lacking(gv); len(notServing) > 0 {
+		if notServing := servers.Lacking(gv); len(notServing) > 0 {
 			s.setCondition(v1alpha1.ConditionServingReady, metav1.ConditionFalse, v1alpha1.ReasonVersionNotServed,
 				fmt.Sprintf("%s is not served by %s: use an image that serves it, or take it out of the spec",
 					apiServiceName(gv), strings.Join(notServing, ", ")))
@@ -222,7 +223,7 @@ func (s *reconcileState) countUnanswered() {
 		failing, answering := servers.ByRequests(gv)
 		streaks, name := s.history.streaks, gv.String()
 		streaks.Set(stateKey{state: allRequestsFailing, name: name}, len(failing) > 0 && len(answering) == 0)
-		answered := streaks.Set(stateKey{state: requestsSucceeding, name: name}, servers.Serve(gv))
+		answered := streaks.Set(stateKey{state: requestsSucceeding, name: name}, servers.AllServe(gv))
 		recovery := recoveryTimeAlone
 		retired := streaks.Get(stateKey{state: retiredForFailing, name: name}).Count
 		if s.hasAlternative(gv) {
@@ -247,7 +248,7 @@ func recoveryAfter(retired int) time.Duration {
 // retired.
 func (s *reconcileState) isInDiscovery(gv schema.GroupVersion) bool {
 	live := s.registered[apiServiceName(gv)]
-	return live != nil && s.ours().PointsToPods(live) && !s.isRetiring(gv)
+	return live != nil && s.identity().PointsToPods(live) && !s.isRetiring(gv)
 }
 
 func (s *reconcileState) isRetiring(gv schema.GroupVersion) bool {
@@ -257,15 +258,17 @@ func (s *reconcileState) isRetiring(gv schema.GroupVersion) bool {
 // hasAlternative reports whether every ready pod answers another registered version of
 // the group.
 func (s *reconcileState) hasAlternative(gv schema.GroupVersion) bool {
+	servers := s.servers()
 	return slices.ContainsFunc(s.versions.desired, func(other schema.GroupVersion) bool {
-		return other != gv && other.Group == gv.Group && s.isInDiscovery(other) && s.servers().Serve(other)
+		return other != gv && other.Group == gv.Group && s.isInDiscovery(other) && servers.AllServe(other)
 	})
 }
 
 // reportFailingRequests reports in ServingReady which requests fail, after servingGrace.
 func (s *reconcileState) reportFailingRequests() {
+	servers := s.servers()
 	for _, gv := range s.versions.desired {
-		failing, answering := s.servers().ByRequests(gv)
+		failing, answering := servers.ByRequests(gv)
 		streak := s.history.streaks.Set(stateKey{state: requestsFailing, name: gv.String()}, len(failing) > 0)
 		if len(failing) == 0 {
 			continue

@@ -62,7 +62,7 @@ func (s *reconcileState) movesFirst() []schema.GroupVersion {
 func (s *reconcileState) pointsElsewhere(gv schema.GroupVersion) bool {
 	name := apiServiceName(gv)
 	live := s.registered[name]
-	return s.others[name] != nil || live != nil && !s.ours().PointsToTarget(live)
+	return s.others[name] != nil || live != nil && !s.identity().PointsToTarget(live)
 }
 
 // registrationResult is the outcome for each version, by APIService name.
@@ -117,7 +117,7 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 func (s *reconcileState) version(gv schema.GroupVersion) *lifecycle.Version {
 	name := apiServiceName(gv)
 	v := &lifecycle.Version{
-		GV: gv, Name: name, Ours: s.ours(), Now: s.now, Field: versionsField(gv), Adoption: s.spec.Adoption,
+		GV: gv, Identity: s.identity(), Now: s.now, Field: versionsField(gv), Adoption: s.spec.Adoption,
 		Wanted: slices.Contains(s.versions.desired, gv), Blocked: s.outcome.blocked, Shared: s.sharedGroups.Has(gv.Group), Paused: s.pausedAdoption(),
 		Succeeding: s.history.streaks.Get(stateKey{state: adoptionSucceeding, name: name}).Elapsed,
 		OtherNotOwned: find(s.versions.conflicts, func(c versionConflict) bool {
@@ -127,6 +127,7 @@ func (s *reconcileState) version(gv schema.GroupVersion) *lifecycle.Version {
 	for _, other := range s.registeredNames() {
 		if known, ok := manifests.VersionOf(other); ok && known.Group == gv.Group && known != gv && lifecycle.IsUnverified(s.registered[other]) {
 			v.OtherTrial = other
+			break
 		}
 	}
 	if c := s.conflict(name); c != nil {
@@ -146,8 +147,8 @@ func (s *reconcileState) setLive(v *lifecycle.Version, live *apiregistrationv1.A
 	if live == nil {
 		return
 	}
-	if _, contested := v.Ours.ConflictingManager(live); contested {
-		v.Contest = s.contest(v.Name)
+	if _, contested := v.Identity.ConflictingManager(live); contested {
+		v.Contest = s.contest(v.Name())
 	}
 }
 
@@ -161,19 +162,19 @@ func (s *reconcileState) observeServers(v *lifecycle.Version) {
 	v.Unanswered = s.history.streaks.Get(stateKey{state: allRequestsFailing, name: v.GV.String()})
 	v.Recovering, v.Alternative, v.Elsewhere = s.probed.recovering[v.GV], s.hasAlternative(v.GV), s.isGroupServedElsewhere(v.GV)
 	v.OtherServed = slices.ContainsFunc(s.versions.desired, func(other schema.GroupVersion) bool {
-		return (other.Group == v.GV.Group || !s.deploys()) && v.Servers.Serve(other)
+		return (other.Group == v.GV.Group || !s.deploys()) && v.Servers.AllServe(other)
 	})
 	v.Lacked = map[string]bool{}
 	for _, server := range v.Servers {
 		v.Lacked[server.Template] = s.history.streaks.Get(stateKey{templateLacks, v.GV.String(), server.Template}).Count > 0
 	}
-	moves := v.Live != nil && !(v.Ours.HasLabel(v.Live) && v.Ours.PointsToTarget(v.Live))
-	if !moves || v.NotServed() != "" || v.Conflict != "" {
+	moves := v.Live != nil && !(v.Identity.HasLabel(v.Live) && v.Identity.PointsToTarget(v.Live))
+	if !moves || v.WaitReason() != "" || v.Conflict != "" {
 		// The next move starts its own delay.
-		s.history.streaks.ResetFunc(func(key stateKey) bool { return key.state == targetReady && key.name == v.Name })
+		s.history.streaks.ResetFunc(func(key stateKey) bool { return key.state == targetReady && key.name == v.Name() })
 		return
 	}
-	v.Served = s.history.streaks.Set(stateKey{targetReady, v.Name, v.Ours.Target.String()}, true).Elapsed
+	v.Served = s.history.streaks.Set(stateKey{targetReady, v.Name(), v.Identity.Target.String()}, true).Elapsed
 }
 
 // advanceRegistration takes the steps of a version that the spec names, up to one that changes how
@@ -185,7 +186,7 @@ func (r *Reconciler) advanceRegistration(ctx context.Context, s *reconcileState,
 		if err != nil || d.Action == "" {
 			return d, err
 		}
-		if !read && (v.Live == nil || !v.Ours.HasLabel(v.Live)) {
+		if !read && (v.Live == nil || !v.Identity.HasLabel(v.Live)) {
 			// Another owner may have registered it since the reconciliation began.
 			read = true
 			if err := r.readVersion(ctx, s, v); err != nil {
@@ -209,7 +210,7 @@ func (r *Reconciler) readVersion(ctx context.Context, s *reconcileState, v *life
 		return err
 	}
 	if v.Live == nil {
-		delete(s.history.contests, v.Name)
+		delete(s.history.contests, v.Name())
 	}
 	s.setLive(v, v.Live)
 	return nil
@@ -228,7 +229,7 @@ func (r *Reconciler) decide(ctx context.Context, s *reconcileState, v *lifecycle
 		s.requeueWithin(d.Recheck)
 	}
 	if d.Reason != "" && !d.Blocks {
-		s.addConflict(v.GV, d.Reason, "%s", d.Waits)
+		s.addConflict(v.GV, d.Reason, d.Waits)
 	}
 	if d.State == lifecycle.Contested {
 		v.Contest.Stop(s.now)
@@ -239,16 +240,16 @@ func (r *Reconciler) decide(ctx context.Context, s *reconcileState, v *lifecycle
 // write does what was decided about a version that the spec names.
 func (r *Reconciler) write(ctx context.Context, s *reconcileState, v *lifecycle.Version, d lifecycle.Decision) error {
 	if d.Action == lifecycle.Apply || d.Action == lifecycle.Move {
-		if manager, contested := v.Ours.ConflictingManager(v.Live); contested {
+		if manager, contested := v.Identity.ConflictingManager(v.Live); contested {
 			v.Contest.Count(manager, s.now)
-		} else if c := s.history.contests[v.Name]; c != nil && c.Over(s.now) {
-			delete(s.history.contests, v.Name)
+		} else if c := s.history.contests[v.Name()]; c != nil && c.Over(s.now) {
+			delete(s.history.contests, v.Name())
 		}
 	}
 	switch d.Action {
 	case lifecycle.Register:
-		klog.FromContext(ctx).Info("Registering APIService", "apiService", v.Name)
-		s.startTrial(v.Name)
+		klog.FromContext(ctx).Info("Registering APIService", "apiService", v.Name())
+		s.startTrial(v.Name())
 		return r.apply(ctx, s, v, d.State == lifecycle.Trial)
 	case lifecycle.Apply:
 		return r.apply(ctx, s, v, lifecycle.IsUnverified(v.Live))
@@ -262,7 +263,7 @@ func (r *Reconciler) write(ctx context.Context, s *reconcileState, v *lifecycle.
 
 // apply registers the version, or corrects its registration.
 func (r *Reconciler) apply(ctx context.Context, s *reconcileState, v *lifecycle.Version, unverified bool) error {
-	desired := manifests.APIService(s.serving, v.GV, v.Ours.Target)
+	desired := manifests.APIService(s.serving, v.GV, v.Identity.Target)
 	record := ""
 	if v.Live != nil {
 		record = v.Live.Annotations[v1alpha1.AnnotationPreviousOwner]
@@ -273,9 +274,9 @@ func (r *Reconciler) apply(ctx context.Context, s *reconcileState, v *lifecycle.
 	}
 	if v.Live == nil {
 		// The next pass probes the pods again: a mismatch retires the version.
-		target := v.Ours.Target
-		s.registered[v.Name] = &apiregistrationv1.APIService{
-			ObjectMeta: metav1.ObjectMeta{Name: v.Name},
+		target := v.Identity.Target
+		s.registered[v.Name()] = &apiregistrationv1.APIService{
+			ObjectMeta: metav1.ObjectMeta{Name: v.Name()},
 			Spec: apiregistrationv1.APIServiceSpec{Service: &apiregistrationv1.ServiceReference{
 				Namespace: target.Namespace, Name: target.Name, Port: &target.Port,
 			}},
@@ -329,7 +330,7 @@ func (s *reconcileState) notOffered(gv schema.GroupVersion) string {
 // version does not become required because the endpoint that lacks it is silent.
 func (s *reconcileState) storedNotOffered(gv schema.GroupVersion) string {
 	registered := meta.FindStatusCondition(s.storedStatus.Conditions, v1alpha1.ConditionAPIServicesRegistered)
-	if s.servers().Answered() || registered == nil ||
+	if s.servers().AllAnswered() || registered == nil ||
 		registered.Status != metav1.ConditionTrue || registered.ObservedGeneration != s.backend.Generation {
 		return ""
 	}

@@ -24,7 +24,7 @@ import (
 // observePreviousOwner asks the Service of the recorded previous owner whether it serves the version.
 func (r *Reconciler) observePreviousOwner(ctx context.Context, s *reconcileState, v *lifecycle.Version) *lifecycle.PreviousService {
 	problem, transient := r.previousOwnerProblem(ctx, s, v.Recorded().Target(), v.GV)
-	failing := s.history.streaks.Set(stateKey{state: previousOwnerFailing, name: v.Name}, problem != "" && transient)
+	failing := s.history.streaks.Set(stateKey{state: previousOwnerFailing, name: v.Name()}, problem != "" && transient)
 	return &lifecycle.PreviousService{Problem: problem, Transient: transient, Failing: failing.Elapsed}
 }
 
@@ -78,7 +78,7 @@ func (r *Reconciler) previousOwnerProblem(ctx context.Context, s *reconcileState
 	}
 	r.probeEndpoints(ctx, found, account, token, []schema.GroupVersion{gv})
 	servers := found.servers()
-	lacking, failed := servers.Lacking(gv), servers.Failed()
+	lacking, failed := servers.Lacking(gv), servers.FirstFailed()
 	serves := slices.ContainsFunc(servers, func(server lifecycle.Server) bool { return server.Serves[gv] })
 	switch {
 	case len(lacking) > 0:

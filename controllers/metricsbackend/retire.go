@@ -88,7 +88,7 @@ func (r *Reconciler) retire(ctx context.Context, s *reconcileState) error {
 // backend before this one.
 func (r *Reconciler) podsGone(ctx context.Context, s *reconcileState, service *apiregistrationv1.APIService) (bool, error) {
 	switch {
-	case s.ours().PointsToPods(service):
+	case s.identity().PointsToPods(service):
 		return s.namespace.gone, nil
 	case service.Labels[v1alpha1.LabelInstallation] == r.Namespace, !lifecycle.PointsToLabelled(service):
 		return false, nil
@@ -127,8 +127,8 @@ func (s *reconcileState) waitRetiring(state string) error {
 func (r *Reconciler) retireVersions(ctx context.Context, s *reconcileState, names []string) (waits string, err error) {
 	var written []*lifecycle.Version
 	for _, name := range names {
-		v := &lifecycle.Version{Name: name, Ours: s.ours(), Retires: true}
-		v.GV, _ = manifests.VersionOf(name)
+		gv, _ := manifests.VersionOf(name)
+		v := &lifecycle.Version{GV: gv, Identity: s.identity(), Retires: true}
 		d, err := r.advance(ctx, s, v)
 		if d.State == lifecycle.Restoring {
 			s.apiServices[name] = v1alpha1.APIServiceStatus{Name: name, State: v1alpha1.APIServiceRestoring, Message: s.apiServices[name].Message}
@@ -181,11 +181,11 @@ func (r *Reconciler) advance(ctx context.Context, s *reconcileState, v *lifecycl
 // readAPIService reads the APIService of a version.
 func (r *Reconciler) readAPIService(ctx context.Context, v *lifecycle.Version) error {
 	v.Live = &apiregistrationv1.APIService{}
-	switch err := r.APIReader.Get(ctx, client.ObjectKey{Name: v.Name}, v.Live); {
+	switch err := r.APIReader.Get(ctx, client.ObjectKey{Name: v.Name()}, v.Live); {
 	case apierrors.IsNotFound(err):
 		v.Live = nil
 	case err != nil:
-		return fmt.Errorf("get APIService %s: %w", v.Name, err)
+		return fmt.Errorf("get APIService %s: %w", v.Name(), err)
 	}
 	return nil
 }
@@ -212,7 +212,7 @@ func (r *Reconciler) observeVersion(ctx context.Context, s *reconcileState, v *l
 	case lifecycle.NeedPreviousOwner:
 		v.Previous = r.observePreviousOwner(ctx, s, v)
 	case lifecycle.NeedRouting:
-		routing, err := r.stillRoutedIfDeployed(ctx, s, v.Name)
+		routing, err := r.stillRoutedIfDeployed(ctx, s, v.Name())
 		v.Routing = &routing
 		return err
 	}
@@ -222,7 +222,7 @@ func (r *Reconciler) observeVersion(ctx context.Context, s *reconcileState, v *l
 // act does what was decided about a version, and reads its APIService again.
 func (r *Reconciler) act(ctx context.Context, s *reconcileState, v *lifecycle.Version, d lifecycle.Decision) error {
 	if d.Event != "" {
-		klog.FromContext(ctx).Info("An APIService is not handed back", "apiService", v.Name, "why", d.Note)
+		klog.FromContext(ctx).Info("An APIService is not handed back", "apiService", v.Name(), "why", d.Note)
 		r.Events.Eventf(s.backend, v.Live, corev1.EventTypeWarning, d.Event, "Retire", "%s", text.Truncate(d.Note, maxNote))
 	}
 	var err error
@@ -238,11 +238,11 @@ func (r *Reconciler) act(ctx context.Context, s *reconcileState, v *lifecycle.Ve
 			return nil
 		}
 	case lifecycle.Delete:
-		klog.FromContext(ctx).Info("Deleting APIService", "apiService", v.Name)
-		s.history.streaks.Reset(stateKey{state: previousOwnerFailing, name: v.Name})
+		klog.FromContext(ctx).Info("Deleting APIService", "apiService", v.Name())
+		s.history.streaks.Reset(stateKey{state: previousOwnerFailing, name: v.Name()})
 		err = r.Client.Delete(ctx, v.Live, client.Preconditions{UID: ptr.To(v.Live.UID), ResourceVersion: ptr.To(v.Live.ResourceVersion)})
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete APIService %s: %w", v.Name, err)
+			return fmt.Errorf("delete APIService %s: %w", v.Name(), err)
 		}
 		v.Deleted = true
 	}
@@ -328,9 +328,9 @@ func (r *Reconciler) observe(ctx context.Context, s *reconcileState) error {
 		switch service := &list.Items[i]; {
 		case service.Name == manifests.CanaryAPIServiceName:
 			s.canary = service
-		case s.ours().Owns(service):
+		case s.identity().Owns(service):
 			s.registered[service.Name] = service
-			if s.ours().PointsToPods(service) {
+			if s.identity().PointsToPods(service) {
 				s.history.streaks.Reset(stateKey{state: pointedAway, name: service.Name})
 			}
 		default:

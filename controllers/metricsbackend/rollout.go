@@ -146,7 +146,7 @@ func (s *reconcileState) isGroupServedElsewhere(gv schema.GroupVersion) bool {
 		}
 	}
 	for name, live := range s.registered {
-		if other, ok := manifests.VersionOf(name); ok && ofGroup(other) && (other == gv || !s.ours().PointsToTarget(live)) {
+		if other, ok := manifests.VersionOf(name); ok && ofGroup(other) && (other == gv || !s.identity().PointsToTarget(live)) {
 			return true
 		}
 	}

@@ -42,7 +42,7 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 		if d == nil {
 			d = absent[gv]
 		}
-		if lifecycle.IsUnverified(live) && !retiring && s.ours().PointsToTarget(live) {
+		if lifecycle.IsUnverified(live) && !retiring && s.identity().PointsToTarget(live) {
 			switch reverted, err := r.confirmAdoption(ctx, s, gv, live, d); {
 			case err != nil:
 				return err
@@ -204,7 +204,7 @@ func (s *reconcileState) stateOf(service *apiregistrationv1.APIService, answers 
 	switch decided := s.versions.decided[service.Name]; {
 	case slices.Contains(s.keptNames(), service.Name):
 		return v1alpha1.APIServiceKept
-	case decided == lifecycle.Canary, decided == lifecycle.Moving && !s.ours().PointsToTarget(service), decided == lifecycle.Trial, decided == lifecycle.Contested:
+	case decided == lifecycle.Canary, decided == lifecycle.Moving && !s.identity().PointsToTarget(service), decided == lifecycle.Trial, decided == lifecycle.Contested:
 		return v1alpha1.APIServiceState(decided)
 	case answers, helper.IsAPIServiceConditionTrue(service, apiregistrationv1.Available):
 		return v1alpha1.APIServiceAvailable

@@ -16,8 +16,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
-// Ours says which APIServices are a MetricsBackend's, and where they should point to.
-type Ours struct {
+// Identity says which APIServices are a MetricsBackend's, and where they should point to.
+type Identity struct {
 	Serving manifests.Serving
 	// Target is the Service of our pods or, without Deploys, that of spec.existing.
 	Target  manifests.Target
@@ -26,25 +26,25 @@ type Ours struct {
 
 // Owns reports whether an APIService is ours: it has our label, or it lost it but points to
 // our pods.
-func (o Ours) Owns(service *apiregistrationv1.APIService) bool {
+func (o Identity) Owns(service *apiregistrationv1.APIService) bool {
 	holder := service.Labels[v1alpha1.LabelBackend]
 	return holder == o.Serving.Backend || holder == "" && o.PointsToPods(service)
 }
 
 // HasLabel reports whether an APIService has our label.
-func (o Ours) HasLabel(service *apiregistrationv1.APIService) bool {
+func (o Identity) HasLabel(service *apiregistrationv1.APIService) bool {
 	return service.Labels[v1alpha1.LabelBackend] == o.Serving.Backend
 }
 
 // PointsToPods reports whether an APIService points to the Service of our pods, at any port.
 // While one does, they must stay.
-func (o Ours) PointsToPods(service *apiregistrationv1.APIService) bool {
+func (o Identity) PointsToPods(service *apiregistrationv1.APIService) bool {
 	to := service.Spec.Service
 	return to != nil && to.Namespace == o.Serving.Namespace && to.Name == o.Serving.Name()
 }
 
 // PointsToTarget reports whether an APIService points to the target's Service.
-func (o Ours) PointsToTarget(service *apiregistrationv1.APIService) bool {
+func (o Identity) PointsToTarget(service *apiregistrationv1.APIService) bool {
 	to := service.Spec.Service
 	return to != nil && to.Namespace == o.Target.Namespace && to.Name == o.Target.Name &&
 		ptr.Deref(to.Port, manifests.ServicePort) == o.Target.Port
@@ -52,7 +52,7 @@ func (o Ours) PointsToTarget(service *apiregistrationv1.APIService) bool {
 
 // IsRepointed reports whether another manager pointed an APIService with our label to a
 // Service that is neither ours nor spec.existing. An apply by others leaves our label.
-func (o Ours) IsRepointed(live *apiregistrationv1.APIService) bool {
+func (o Identity) IsRepointed(live *apiregistrationv1.APIService) bool {
 	if o.PointsToPods(live) || !o.Deploys && o.PointsToTarget(live) {
 		return false
 	}

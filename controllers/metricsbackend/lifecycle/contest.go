@@ -69,13 +69,13 @@ func (c *Contest) recent(manager string, now time.Time) []time.Time {
 
 // isContested reports whether another field manager keeps changing what differs from the target.
 func (v *Version) isContested() bool {
-	manager, contested := v.Ours.ConflictingManager(v.Live)
+	manager, contested := v.Identity.ConflictingManager(v.Live)
 	return contested && !v.Contest.mayWrite(manager, v.Now)
 }
 
 func (v *Version) describeContest() string {
 	who, where := "someone", ", to "+DescribeTarget(v.Live)
-	if manager, _ := v.Ours.ConflictingManager(v.Live); manager != "" {
+	if manager, _ := v.Identity.ConflictingManager(v.Live); manager != "" {
 		who = "field manager \"" + manager + "\""
 	}
 	if v.pointsToTarget() {
@@ -84,5 +84,5 @@ func (v *Version) describeContest() string {
 	return fmt.Sprintf("APIService %s is contested: %s keeps changing it back%s, so the operator has stopped to write it. Take it out of what that "+
 		"applies, then delete it (kubectl delete apiservice %s) and it is registered again; or leave it to them "+
 		"by taking version %s out of %s. The operator tries once more every %d hours, and after a change of the spec",
-		v.Name, who, where, v.Name, v.GV.Version, v.Field, int(ContestWindow.Hours()))
+		v.Name(), who, where, v.Name(), v.GV.Version, v.Field, int(ContestWindow.Hours()))
 }

@@ -31,8 +31,8 @@ func version(changes ...func(*Version)) *Version {
 	serving := manifests.Serving{Backend: "cluster", Namespace: "system"}
 	pod := Server{Name: "pod a", Ready: true, Current: true, Template: "new", Serves: map[schema.GroupVersion]bool{testGV: true}}
 	v := &Version{
-		GV: testGV, Name: "v1.metrics.k8s.io", Now: testNow, Field: "spec.resourceMetrics.versions", Adoption: v1alpha1.AdoptionRefuse, Wanted: true,
-		Ours: Ours{Serving: serving, Target: serving.Target([]byte("ca")), Deploys: true}, Contest: &Contest{},
+		GV: testGV, Now: testNow, Field: "spec.resourceMetrics.versions", Adoption: v1alpha1.AdoptionRefuse, Wanted: true,
+		Identity: Identity{Serving: serving, Target: serving.Target([]byte("ca")), Deploys: true}, Contest: &Contest{},
 		Servers: Servers{pod, pod}, Rollout: Rollout{Finished: true}, Served: time.Hour, Asked: true,
 	}
 	for _, change := range changes {
@@ -44,9 +44,9 @@ func version(changes ...func(*Version)) *Version {
 // pointing gives the version an APIService, of the MetricsBackend with that name or of nobody's.
 func pointing(namespace, name, holder string) func(*Version) {
 	return func(v *Version) {
-		v.Live = &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: v.Name, Labels: map[string]string{}, Annotations: map[string]string{}}}
-		v.Live.Spec.Service = &apiregistrationv1.ServiceReference{Namespace: namespace, Name: name, Port: ptr.To(v.Ours.Target.Port)}
-		v.Live.Spec.Group, v.Live.Spec.Version, v.Live.Spec.CABundle = testGV.Group, testGV.Version, v.Ours.Target.CABundle
+		v.Live = &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: v.Name(), Labels: map[string]string{}, Annotations: map[string]string{}}}
+		v.Live.Spec.Service = &apiregistrationv1.ServiceReference{Namespace: namespace, Name: name, Port: ptr.To(v.Identity.Target.Port)}
+		v.Live.Spec.Group, v.Live.Spec.Version, v.Live.Spec.CABundle = testGV.Group, testGV.Version, v.Identity.Target.CABundle
 		if holder != "" {
 			v.Live.Labels[v1alpha1.LabelBackend] = holder
 		}
@@ -54,15 +54,15 @@ func pointing(namespace, name, holder string) func(*Version) {
 }
 
 var (
-	ours     = pointing("system", "metrics-serving-cluster", "cluster")
-	oursAway = pointing("kube-system", "existing", "cluster")
-	theirs   = pointing("kube-system", "metrics-server", "")
-	another  = pointing("system", "metrics-serving-another", "another")
-	whenever = func(v *Version) { v.Adoption = v1alpha1.AdoptionAlways }
-	trial    = func(v *Version) { v.Live.Annotations[v1alpha1.AnnotationUnverified] = "true" }
-	applied  = func(v *Version) { v.Applied = true }
-	blocked  = func(v *Version) { v.Blocked = true }
-	paused   = func(v *Version) {
+	ours         = pointing("system", "metrics-serving-cluster", "cluster")
+	oursAway     = pointing("kube-system", "existing", "cluster")
+	theirs       = pointing("kube-system", "metrics-server", "")
+	another      = pointing("system", "metrics-serving-another", "another")
+	adoptsAlways = func(v *Version) { v.Adoption = v1alpha1.AdoptionAlways }
+	trial        = func(v *Version) { v.Live.Annotations[v1alpha1.AnnotationUnverified] = "true" }
+	applied      = func(v *Version) { v.Applied = true }
+	blocked      = func(v *Version) { v.Blocked = true }
+	paused       = func(v *Version) {
 		v.Paused = Pause{Reason: v1alpha1.ReasonAdoptionReverted, Message: "failed before", Left: time.Minute}
 	}
 	shared     = func(v *Version) { v.Shared = true }
@@ -108,8 +108,8 @@ func TestDecide(t *testing.T) {
 	previous := func(p PreviousService) func(*Version) { return func(v *Version) { v.Previous = &p } }
 	otherTarget := func(insecure bool) func(*Version) {
 		return func(v *Version) {
-			v.Ours.Deploys = false
-			v.Ours.Target = manifests.Target{Namespace: "kube-system", Name: "existing", Port: 443, InsecureSkipTLSVerify: insecure}
+			v.Identity.Deploys = false
+			v.Identity.Target = manifests.Target{Namespace: "kube-system", Name: "existing", Port: 443, InsecureSkipTLSVerify: insecure}
 		}
 	}
 	tests := []struct {
@@ -144,8 +144,8 @@ func TestDecide(t *testing.T) {
 		{on: "lacks our label", changes: []func(*Version){pointing("system", "metrics-serving-cluster", "")}},
 		{changes: []func(*Version){another}, needs: NeedHolder},
 		{on: "names a MetricsBackend that does not exist", changes: []func(*Version){another, holder(HolderMissing)}},
-		{on: "which is not being deleted", changes: []func(*Version){another, holder(HolderStays)}},
-		{on: "the APIService is ours, or another MetricsBackend's", changes: []func(*Version){another, holder(HolderGoes)}},
+		{on: "which is not being deleted", changes: []func(*Version){another, holder(HolderExists)}},
+		{on: "the APIService is ours, or another MetricsBackend's", changes: []func(*Version){another, holder(HolderDeleting)}},
 		{on: "kube-apiserver serves the version itself", changes: []func(*Version){theirs, func(v *Version) { v.Live.Spec.Service = nil }}},
 		{on: "may not be taken over now", changes: []func(*Version){theirs, paused}},
 		{on: "it has not been unavailable for a minute", changes: []func(*Version){theirs, func(v *Version) { v.Adoption = v1alpha1.AdoptionIfUnavailable }}},
@@ -159,16 +159,16 @@ func TestDecide(t *testing.T) {
 				v.Contest.Count("helm", testNow)
 			}
 		}}},
-		{on: "has a caBundle", changes: []func(*Version){ours, func(v *Version) { v.Ours.Target.InsecureSkipTLSVerify = true }}},
+		{on: "has a caBundle", changes: []func(*Version){ours, func(v *Version) { v.Identity.Target.InsecureSkipTLSVerify = true }}},
 		{on: "has not been compared", changes: []func(*Version){ours}},
 		{on: "requests have succeeded for less", changes: []func(*Version){ours, trial, applied}},
 		{on: "requests have succeeded for 15 s", changes: []func(*Version){ours, trial, applied, func(v *Version) { v.Succeeding = TrialTime }}},
 		{on: "it is as we want it", changes: []func(*Version){ours, applied}},
-		{on: "someone else's implementation, and a takeover has failed", changes: []func(*Version){theirs, whenever, paused}},
+		{on: "someone else's implementation, and a takeover has failed", changes: []func(*Version){theirs, adoptsAlways, paused}},
 		{on: "ready for less than 10 s", changes: []func(*Version){oursAway, func(v *Version) { v.Served = time.Second }}},
-		{changes: []func(*Version){theirs, whenever}, needs: NeedReach},
-		{on: "not every kube-apiserver has reached our pods", changes: []func(*Version){theirs, whenever, func(v *Version) { v.Reach = &Reach{} }}},
-		{on: "the APIService is someone else's, or was", changes: []func(*Version){theirs, whenever, func(v *Version) { v.Reach = &Reach{Reached: true} }}},
+		{changes: []func(*Version){theirs, adoptsAlways}, needs: NeedReach},
+		{on: "not every kube-apiserver has reached our pods", changes: []func(*Version){theirs, adoptsAlways, func(v *Version) { v.Reach = &Reach{} }}},
+		{on: "the APIService is someone else's, or was", changes: []func(*Version){theirs, adoptsAlways, func(v *Version) { v.Reach = &Reach{Reached: true} }}},
 		{on: "another version moves first", changes: []func(*Version){func(v *Version) { v.OtherMoves = "v1beta1.metrics.k8s.io" }}},
 		{on: "another version of the group is on trial", changes: []func(*Version){func(v *Version) { v.OtherTrial = "v1beta1.metrics.k8s.io" }}},
 		{on: "someone else's, and may not be taken over", changes: []func(*Version){shared, func(v *Version) { v.OtherNotOwned = "refused" }}},

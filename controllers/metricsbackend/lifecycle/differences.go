@@ -8,16 +8,17 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
 // ConflictingManager returns the field manager that changed our fields of an APIService,
 // and whether there is one. If no field was changed, only the desired state differs.
-func (o Ours) ConflictingManager(live *apiregistrationv1.APIService) (string, bool) {
+func (o Identity) ConflictingManager(live *apiregistrationv1.APIService) (string, bool) {
 	for _, field := range o.differingFields(live) {
 		if manager, changed := ChangedBy(live, field); changed {
 			return manager, true
@@ -28,7 +29,7 @@ func (o Ours) ConflictingManager(live *apiregistrationv1.APIService) (string, bo
 
 // differingFields returns the paths of fields and labels that differ from what we
 // want.
-func (o Ours) differingFields(live *apiregistrationv1.APIService) [][]string {
+func (o Identity) differingFields(live *apiregistrationv1.APIService) [][]string {
 	spec := &live.Spec
 	to := ptr.Deref(spec.Service, apiregistrationv1.ServiceReference{})
 	target, gv := o.Target, schema.GroupVersion{Group: spec.Group, Version: spec.Version}

@@ -30,11 +30,6 @@ var leaving = []Transition{
 		when: func(v *Version) bool { return v.isOurs() && v.PodsGone }, Do: Retire, To: Retiring, text: noLongerDesired,
 	},
 	{
-		From: existing, On: "the spec does not name the version, and clients use it, or not every pod has said who does",
-		when: (*Version).isUnwanted, needs: NeedConsumers, holds: func(v *Version) bool { return *v.Consumers }, To: Kept,
-	},
-	{From: existing, On: "the spec does not name the version", when: (*Version).isUnwanted, Do: Retire, To: Retiring, text: noLongerDesired},
-	{
 		From: existing, On: "the Service of spec.existing, to which the APIService points, does not exist",
 		when: func(v *Version) bool { return v.isInPlace() && v.Missing != "" }, Do: Retire, To: Retiring, text: func(v *Version) string { return v.Missing },
 	},
@@ -55,6 +50,11 @@ var leaving = []Transition{
 		},
 	},
 	{
+		From: existing, On: "the spec does not name the version, and clients use it, or not every pod has said who does",
+		when: (*Version).isUnwanted, needs: NeedConsumers, holds: func(v *Version) bool { return *v.Consumers }, To: Kept,
+	},
+	{From: existing, On: "the spec does not name the version", when: (*Version).isUnwanted, Do: Retire, To: Retiring, text: noLongerDesired},
+	{
 		From: []State{Trial}, On: "three requests in a row have failed over six seconds, and the version was registered beside one of someone else",
 		when: func(v *Version) bool { return v.failsTrial() && !v.isRecorded() && v.Shared }, Do: Retire, To: Retiring,
 		text: func(*Version) string { return "requests through kube-apiserver fail" },
@@ -68,12 +68,20 @@ var leaving = []Transition{
 
 func noLongerDesired(*Version) string { return "no longer desired" }
 
+// isServing reports whether the APIService points to the servers.
+func (v *Version) isServing() bool {
+	if v.Identity.Deploys {
+		return v.Identity.PointsToPods(v.Live)
+	}
+	return v.Identity.PointsToTarget(v.Live)
+}
+
 // isUnwanted reports whether an APIService of ours is of a version that the spec does not name.
 func (v *Version) isUnwanted() bool { return v.isOurs() && !v.Wanted }
 
 // lacking names a server behind the APIService that does not serve the version, or returns "".
 func (v *Version) lacking() string {
-	if v.Ours.Deploys && !v.Ours.PointsToPods(v.Live) || !v.Ours.Deploys && !v.Ours.PointsToTarget(v.Live) {
+	if !v.isServing() {
 		return ""
 	}
 	i := slices.IndexFunc(v.Servers, func(s Server) bool { return !s.Ending && (s.Ready || s.Current) && s.Lacks(v.GV) })
@@ -86,9 +94,8 @@ func (v *Version) lacking() string {
 // cannotMove reports whether an APIService of ours cannot move to the target, which lacks the version,
 // while another version can: a move that cannot finish should remove nothing.
 func (v *Version) cannotMove() bool {
-	behind := v.Ours.Deploys && v.Ours.PointsToPods(v.Live) || !v.Ours.Deploys && v.Ours.PointsToTarget(v.Live)
-	settled := v.Rollout.Finished || !v.Ours.Deploys && v.Servers.Failed() == nil
-	return v.isOurs() && !behind && settled && len(v.Servers.Lacking(v.GV)) > 0 && v.OtherServed
+	settled := v.Rollout.Finished || !v.Identity.Deploys && v.Servers.FirstFailed() == nil
+	return v.isOurs() && !v.isServing() && settled && len(v.Servers.Lacking(v.GV)) > 0 && v.OtherServed
 }
 
 // IsUnanswered reports whether no ready pod answers requests of a version in discovery, for long enough.
@@ -99,7 +106,7 @@ func (v *Version) IsUnanswered() bool {
 	}
 	// Unanswered may be of pods that were asked before spec.existing was set.
 	failing, answering := v.Servers.ByRequests(v.GV)
-	return v.isOurs() && v.Ours.PointsToPods(v.Live) && v.Servers.Answered() && v.Servers.Failed() == nil &&
+	return v.isOurs() && v.Identity.PointsToPods(v.Live) && v.Servers.AllAnswered() && v.Servers.FirstFailed() == nil &&
 		len(failing) > 0 && len(answering) == 0 && v.Unanswered.Count >= RetireProbes && v.Unanswered.Elapsed >= grace
 }
 

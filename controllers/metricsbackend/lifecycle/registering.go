@@ -43,7 +43,7 @@ var registering = []Transition{
 		From: []State{Moving}, On: "the APIService points to our pods, and lacks our label",
 		when: (*Version).lacksLabel, blocks: true, reason: notOwned, text: func(v *Version) string {
 			return fmt.Sprintf("APIService %s points to this backend's Service, but lacks the label that makes it ours: put it back (kubectl label apiservice %s %s=%s)",
-				v.Name, v.Name, v1alpha1.LabelBackend, v.Ours.Serving.Backend)
+				v.Name(), v.Name(), v1alpha1.LabelBackend, v.Identity.Serving.Backend)
 		},
 	},
 	{
@@ -51,21 +51,21 @@ var registering = []Transition{
 		when: (*Version).isOtherBackends, needs: NeedHolder, holds: func(v *Version) bool { return *v.Holder == HolderMissing },
 		reason: notOwned, text: func(v *Version) string {
 			return fmt.Sprintf("APIService %s belongs to MetricsBackend %q, which does not exist: delete it (kubectl delete apiservice %s), and it is registered again",
-				v.Name, v.holder(), v.Name)
+				v.Name(), v.holder(), v.Name())
 		},
 	},
 	{
 		From: []State{Moving}, On: "the label names another MetricsBackend, which is not being deleted",
-		when: (*Version).isOtherBackends, needs: NeedHolder, holds: func(v *Version) bool { return *v.Holder == HolderStays },
+		when: (*Version).isOtherBackends, needs: NeedHolder, holds: func(v *Version) bool { return *v.Holder == HolderExists },
 		reason: notOwned, text: func(v *Version) string {
 			return fmt.Sprintf("APIService %s belongs to MetricsBackend %q: it is taken over once that MetricsBackend is deleted or no longer names the version",
-				v.Name, v.holder())
+				v.Name(), v.holder())
 		},
 	},
 	{
 		From: []State{Moving}, On: "kube-apiserver serves the version itself",
 		when: (*Version).isLocal, blocks: true, reason: notOwned, text: func(v *Version) string {
-			return fmt.Sprintf("APIService %s is served by kube-apiserver itself: take version %s out of %s", v.Name, v.GV.Version, v.Field)
+			return fmt.Sprintf("APIService %s is served by kube-apiserver itself: take version %s out of %s", v.Name(), v.GV.Version, v.Field)
 		},
 	},
 	{
@@ -77,7 +77,7 @@ var registering = []Transition{
 		when: func(v *Version) bool { return v.isRefused() && v.Adoption == v1alpha1.AdoptionIfUnavailable }, To: Pending,
 		reason: notOwned, recheck: func(v *Version) time.Duration { return max(0, AdoptionGrace-v.unavailable()) }, text: func(v *Version) string {
 			return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s, and spec.adoption is IfUnavailable: it is taken over once "+
-				"kube-apiserver has reported it unavailable for %s; set spec.adoption: Always to take it over now", v.Name, DescribeTarget(v.Live), AdoptionGrace)
+				"kube-apiserver has reported it unavailable for %s; set spec.adoption: Always to take it over now", v.Name(), DescribeTarget(v.Live), AdoptionGrace)
 		},
 	},
 	{
@@ -86,7 +86,7 @@ var registering = []Transition{
 			return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s: set spec.adoption to Always to take it over (it is handed back "+
 				"when this MetricsBackend goes), or to IfUnavailable to take it over only if it does not answer; or remove that implementation "+
 				"and its registration (kubectl delete apiservice %s); or take version %s out of %s",
-				v.Name, DescribeTarget(v.Live), v.Name, v.GV.Version, v.Field)
+				v.Name(), DescribeTarget(v.Live), v.Name(), v.GV.Version, v.Field)
 		},
 	},
 
@@ -102,7 +102,7 @@ var registering = []Transition{
 	},
 	{
 		From: []State{Pending, Moving}, On: "not all servers serve the version", To: Pending,
-		when: func(v *Version) bool { return !v.isInPlace() && v.NotServed() != "" }, text: (*Version).NotServed,
+		when: func(v *Version) bool { return !v.isInPlace() && v.WaitReason() != "" }, text: (*Version).WaitReason,
 	},
 
 	// Writes.
@@ -113,7 +113,7 @@ var registering = []Transition{
 	{
 		From: registered, On: "the APIService has a caBundle, and the target is not verified", moves: true,
 		when: func(v *Version) bool {
-			return !v.Applied && len(v.Live.Spec.CABundle) > 0 && v.Ours.Target.InsecureSkipTLSVerify
+			return !v.Applied && len(v.Live.Spec.CABundle) > 0 && v.Identity.Target.InsecureSkipTLSVerify
 		}, Do: Move,
 	},
 	{From: registered, On: "the APIService has not been compared with what we want", when: func(v *Version) bool { return !v.Applied }, Do: Apply},
@@ -133,19 +133,19 @@ var registering = []Transition{
 		From: []State{Moving}, On: "the target has been ready for less than 10 s", moves: true,
 		when: func(v *Version) bool { return v.Served < EndpointDelay }, recheck: func(v *Version) time.Duration { return EndpointDelay - v.Served },
 		text: func(v *Version) string {
-			return fmt.Sprintf("points to %s until Service %s has been ready for %s", DescribeTarget(v.Live), v.Ours.Target, EndpointDelay)
+			return fmt.Sprintf("points to %s until Service %s has been ready for %s", DescribeTarget(v.Live), v.Identity.Target, EndpointDelay)
 		},
 	},
 	{
 		From: []State{Moving}, On: "the APIService points to someone else's implementation, and not every kube-apiserver has reached our pods", moves: true,
-		when: func(v *Version) bool { return v.Ours.Deploys && v.ReplacesOther() }, needs: NeedReach, holds: (*Version).isUnreached, To: Canary, text: describeReach, recheck: (*Version).reachRecheck,
+		when: func(v *Version) bool { return v.Identity.Deploys && v.ReplacesOther() }, needs: NeedReach, holds: (*Version).isUnreached, To: Canary, text: describeReach, recheck: (*Version).reachRecheck,
 	},
 	{From: []State{Moving}, On: "the APIService is someone else's, or was", when: (*Version).isAdoption, Do: Move, To: Trial, moves: true},
 	{From: []State{Moving}, On: "the APIService is ours, or another MetricsBackend's", when: always, Do: Move, To: Registered, moves: true},
 	{
 		From: []State{Pending}, On: "another version moves first",
 		when: func(v *Version) bool { return v.OtherMoves != "" }, text: func(v *Version) string {
-			return fmt.Sprintf("waits until %s answers from Service %s", v.OtherMoves, v.Ours.Target)
+			return fmt.Sprintf("waits until %s answers from Service %s", v.OtherMoves, v.Identity.Target)
 		},
 	},
 	{
@@ -170,17 +170,17 @@ var registering = []Transition{
 
 func notOwned(*Version) string { return v1alpha1.ReasonNotOwned }
 
-func (v *Version) pointsToTarget() bool { return v.Live != nil && v.Ours.PointsToTarget(v.Live) }
+func (v *Version) pointsToTarget() bool { return v.Live != nil && v.Identity.PointsToTarget(v.Live) }
 
 // isInPlace reports whether the APIService is ours and points to the target.
 func (v *Version) isInPlace() bool { return v.isOurs() && v.pointsToTarget() }
 
-func (v *Version) lacksLabel() bool { return v.holder() == "" && v.Ours.PointsToPods(v.Live) }
+func (v *Version) lacksLabel() bool { return v.holder() == "" && v.Identity.PointsToPods(v.Live) }
 
 // holder returns the MetricsBackend that the APIService's label names, or "".
 func (v *Version) holder() string { return v.Live.Labels[v1alpha1.LabelBackend] }
 
-func (v *Version) isOtherBackends() bool { return v.holder() != "" && !v.Ours.HasLabel(v.Live) }
+func (v *Version) isOtherBackends() bool { return v.holder() != "" && !v.Identity.HasLabel(v.Live) }
 
 func (v *Version) isLocal() bool { return v.holder() == "" && v.Live.Spec.Service == nil }
 
@@ -207,7 +207,7 @@ func (v *Version) unavailable() time.Duration {
 // ReplacesOther reports whether the APIService is to move from an implementation that no
 // MetricsBackend deployed: that of someone else, or of a spec.existing.
 func (v *Version) ReplacesOther() bool {
-	return v.state() == Moving && !v.Ours.PointsToPods(v.Live) && !PointsToLabelled(v.Live)
+	return v.state() == Moving && !v.Identity.PointsToPods(v.Live) && !PointsToLabelled(v.Live)
 }
 
 // isAdoption reports whether the APIService, which moves, is or was someone else's.
@@ -217,7 +217,7 @@ func (v *Version) isAdoption() bool {
 
 // isShared reports whether our pods are about to serve a version beside one of someone else, which
 // clients may prefer.
-func (v *Version) isShared() bool { return v.Shared && v.Ours.Deploys }
+func (v *Version) isShared() bool { return v.Shared && v.Identity.Deploys }
 
 func (v *Version) isPausedMove() bool {
 	return v.Paused.Message != "" && (v.Live == nil && v.Shared || v.Live != nil && v.ReplacesOther())
@@ -234,5 +234,5 @@ func (v *Version) isUnreached() bool { return !v.Reach.Reached }
 func (v *Version) reachRecheck() time.Duration { return v.Reach.RetryAfter }
 
 func describeReach(v *Version) string {
-	return fmt.Sprintf("waits until every kube-apiserver has reached the pods of Service %s", v.Ours.Target)
+	return fmt.Sprintf("waits until every kube-apiserver has reached the pods of Service %s", v.Identity.Target)
 }

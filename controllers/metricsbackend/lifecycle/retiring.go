@@ -7,8 +7,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
 // PreviousOwnerGrace is how long the previous owner of an APIService that is handed back may
@@ -22,7 +23,7 @@ var retiring = []Transition{
 		From: []State{Retiring}, On: "another MetricsBackend is ready to take the version over, less than 30 s after the deletion of this one",
 		when: (*Version).isOurs, needs: NeedSuccessor, holds: func(v *Version) bool { return *v.Successor != "" },
 		To: Retiring, text: func(v *Version) string {
-			return fmt.Sprintf("APIService %s is about to be taken over by MetricsBackend %q", v.Name, *v.Successor)
+			return fmt.Sprintf("APIService %s is about to be taken over by MetricsBackend %q", v.Name(), *v.Successor)
 		},
 	},
 	{
@@ -40,7 +41,7 @@ var retiring = []Transition{
 	{
 		From: []State{Retiring}, On: "a finalizer holds the deleted APIService",
 		when: (*Version).isHeld, To: Retiring, text: func(v *Version) string {
-			return fmt.Sprintf("APIService %s still exists: something holds it with a finalizer", v.Name)
+			return fmt.Sprintf("APIService %s still exists: something holds it with a finalizer", v.Name())
 		},
 	},
 	{From: []State{Retiring}, On: "another field manager has pointed the APIService to another Service", when: (*Version).isRepointed, Do: Disown, To: Retiring},
@@ -50,7 +51,7 @@ var retiring = []Transition{
 		From: []State{Restoring}, On: "the record cannot be used, or kube-apiserver forbids to restore it",
 		when: func(v *Version) bool { return v.recordProblem() != nil }, Do: Delete, Event: "HandBackImpossible", To: Retiring,
 		text: func(v *Version) string {
-			return fmt.Sprintf("APIService %s is deleted, not handed back: %v", v.Name, v.recordProblem())
+			return fmt.Sprintf("APIService %s is deleted, not handed back: %v", v.Name(), v.recordProblem())
 		},
 	},
 	{
@@ -62,13 +63,13 @@ var retiring = []Transition{
 		when: func(v *Version) bool { return v.Previous.Transient && v.Previous.Failing < PreviousOwnerGrace }, To: Restoring,
 		text: func(v *Version) string {
 			return fmt.Sprintf("APIService %s still exists: this waits up to %s for Service %s, to which it is handed back: %s",
-				v.Name, PreviousOwnerGrace, v.Recorded().Target(), v.Previous.Problem)
+				v.Name(), PreviousOwnerGrace, v.Recorded().Target(), v.Previous.Problem)
 		},
 	},
 	{
 		From: []State{Restoring}, On: "the previous owner fails",
 		when: always, Do: Delete, Event: "PreviousOwnerSilent", To: Retiring, text: func(v *Version) string {
-			return fmt.Sprintf("APIService %s is deleted, not handed back to Service %s: %s", v.Name, v.Recorded().Target(), v.Previous.Problem)
+			return fmt.Sprintf("APIService %s is deleted, not handed back to Service %s: %s", v.Name(), v.Recorded().Target(), v.Previous.Problem)
 		},
 	},
 }
@@ -77,13 +78,13 @@ func always(*Version) bool { return true }
 
 func (v *Version) isAbsent() bool { return v.Live == nil }
 
-func (v *Version) isOurs() bool { return v.Live != nil && v.Ours.Owns(v.Live) }
+func (v *Version) isOurs() bool { return v.Live != nil && v.Identity.Owns(v.Live) }
 
 func (v *Version) isOthers() bool { return !v.isAbsent() && !v.isOurs() }
 
 func (v *Version) isHeld() bool { return v.Deleted || v.Live.DeletionTimestamp != nil }
 
-func (v *Version) isRepointed() bool { return v.Ours.IsRepointed(v.Live) }
+func (v *Version) isRepointed() bool { return v.Identity.IsRepointed(v.Live) }
 
 // isAdopted reports whether the APIService, which is ours, is to be handed back.
 func (v *Version) isAdopted() bool {
@@ -101,7 +102,7 @@ func (v *Version) recordProblem() error {
 	switch {
 	case err != nil:
 		return err
-	case previous.Service.Namespace == v.Ours.Serving.Namespace && previous.Service.Name == v.Ours.Serving.Name():
+	case previous.Service.Namespace == v.Identity.Serving.Namespace && previous.Service.Name == v.Identity.Serving.Name():
 		// It would point to the pods that are being removed.
 		return fmt.Errorf("annotation %s names Service %s, which is this MetricsBackend's own", v1alpha1.AnnotationPreviousOwner, previous.Target())
 	}

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 // Server is a pod that we deploy, or an endpoint of the Service of spec.existing, and what it
@@ -54,9 +55,9 @@ func (all Servers) Lacking(gv schema.GroupVersion) []string {
 	return names
 }
 
-// Serve reports whether there is a ready one, and every one serves the version and answered a
+// AllServe reports whether there is a ready one, and every one serves the version and answered a
 // request for it.
-func (all Servers) Serve(gv schema.GroupVersion) bool {
+func (all Servers) AllServe(gv schema.GroupVersion) bool {
 	ready := all.Ready()
 	return len(ready) > 0 && !slices.ContainsFunc(ready, func(s Server) bool { return !s.Serves[gv] || s.Failing[gv] != "" })
 }
@@ -76,14 +77,14 @@ func (all Servers) ByRequests(gv schema.GroupVersion) (failing, answering Server
 	return failing, answering
 }
 
-// Answered reports whether there is a ready one, and every one answered, completely or not.
-func (all Servers) Answered() bool {
+// AllAnswered reports whether there is a ready one, and every one answered, completely or not.
+func (all Servers) AllAnswered() bool {
 	ready := all.Ready()
 	return len(ready) > 0 && !slices.ContainsFunc(ready, func(s Server) bool { return s.Serves == nil })
 }
 
-// Failed returns the first ready one that did not answer completely, or nil.
-func (all Servers) Failed() *Server {
+// FirstFailed returns the first ready one that did not answer completely, or nil.
+func (all Servers) FirstFailed() *Server {
 	for _, s := range all {
 		if s.Ready && s.Err != nil {
 			return &s
@@ -113,19 +114,19 @@ func (v *Version) endingWithout() string {
 	return ""
 }
 
-// NotServed returns what the version waits for until its servers serve it, or "".
-func (v *Version) NotServed() string {
+// WaitReason returns what the version waits for until its servers serve it, or "".
+func (v *Version) WaitReason() string {
 	failing, _ := v.Servers.ByRequests(v.GV)
 	creates := v.mayCreate()
 	// While clients have no other version, some successful requests are better than none.
-	serve := v.Servers.Serve(v.GV) || creates && (len(failing) == 0 || !v.Alternative)
+	serve := v.Servers.AllServe(v.GV) || creates && (len(failing) == 0 || !v.Alternative)
 	lacking := v.Servers.Lacking(v.GV)
 	switch {
-	case !v.Ours.Deploys:
-		return v.notServedByOther()
+	case !v.Identity.Deploys:
+		return v.waitReasonExisting()
 	case !v.Rollout.Finished && !creates:
 		return "waits until the rollout is finished"
-	case len(v.Ours.Target.CABundle) == 0:
+	case len(v.Identity.Target.CABundle) == 0:
 		return "waits for the certificates"
 	case serve && v.endingWithout() != "":
 		return "waits for the end of " + v.endingWithout()
@@ -135,7 +136,7 @@ func (v *Version) NotServed() string {
 		return ""
 	case len(lacking) > 0:
 		return "not served by " + strings.Join(lacking, ", ")
-	case v.Servers.Failed() != nil:
+	case v.Servers.FirstFailed() != nil:
 		return "waits until every ready pod can be asked"
 	case len(failing) > 0:
 		return "its requests fail in " + failing.DescribeFailing(v.GV)
@@ -145,19 +146,19 @@ func (v *Version) NotServed() string {
 	return fmt.Sprintf("waits for the answers of %d pods", len(v.Servers.Ready()))
 }
 
-// notServedByOther is notServed for spec.existing.
-func (v *Version) notServedByOther() string {
+// waitReasonExisting is WaitReason for spec.existing.
+func (v *Version) waitReasonExisting() string {
 	switch {
 	case !v.Asked:
-		return "waits until Service " + v.Ours.Target.String() + " was read"
+		return "waits until Service " + v.Identity.Target.String() + " was read"
 	case v.Missing != "":
 		return v.Missing
 	case len(v.Servers) == 0:
-		return "waits for a ready endpoint of Service " + v.Ours.Target.String()
-	case v.Servers.Serve(v.GV):
+		return "waits for a ready endpoint of Service " + v.Identity.Target.String()
+	case v.Servers.AllServe(v.GV):
 		return ""
 	}
-	return "waits until every ready endpoint of Service " + v.Ours.Target.String() + " can be asked"
+	return "waits until every ready endpoint of Service " + v.Identity.Target.String() + " can be asked"
 }
 
 // mayCreate reports whether an APIService that does not exist can be created, although

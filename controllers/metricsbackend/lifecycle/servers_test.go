@@ -13,7 +13,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
-func TestNotServed(t *testing.T) {
+func TestWaitReason(t *testing.T) {
 	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	v1 := schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1"}
 	serves, lacks := map[schema.GroupVersion]bool{v1: true}, map[schema.GroupVersion]bool{}
@@ -44,7 +44,7 @@ func TestNotServed(t *testing.T) {
 		"pods are to come":                            {rolling: true, want: "waits until the rollout is finished"},
 		"no pod is ready":                             {servers: []Server{pod(nil, unready)}, want: "waits for a ready pod"},
 		"every pod serves it":                         {servers: []Server{pod(serves)}},
-		"no certificates":                             {servers: []Server{pod(serves)}, change: func(v *Version) { v.Ours.Target.CABundle = nil }, want: "waits for the certificates"},
+		"no certificates":                             {servers: []Server{pod(serves)}, change: func(v *Version) { v.Identity.Target.CABundle = nil }, want: "waits for the certificates"},
 		"a ready pod lacks it":                        {servers: []Server{pod(serves), pod(lacks)}, want: "not served by pod a (image i)"},
 		"its requests fail":                           {servers: []Server{pod(serves, failing)}, want: "its requests fail in pod a (image i): HTTP 500"},
 		"it recovers":                                 {servers: []Server{pod(serves)}, change: func(v *Version) { v.Recovering = "waits a while" }, want: "waits a while"},
@@ -74,12 +74,12 @@ func TestNotServed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := &Version{
 				GV: v1, Now: now, Servers: tc.servers, Rollout: Rollout{Finished: !tc.rolling, Stuck: tc.stuck},
-				Ours: Ours{Deploys: true, Target: manifests.Target{CABundle: []byte("x")}},
+				Identity: Identity{Deploys: true, Target: manifests.Target{CABundle: []byte("x")}},
 			}
 			if tc.change != nil {
 				tc.change(v)
 			}
-			if got := v.NotServed(); got != tc.want {
+			if got := v.WaitReason(); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})

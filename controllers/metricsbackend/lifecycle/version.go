@@ -10,16 +10,15 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 	"github.com/metricsbackend/metrics-backend-operator/internal/debounce"
 )
 
 // Version is what was observed of one version: all that its next step depends on.
 type Version struct {
-	GV schema.GroupVersion
-	// Name is that of its APIService.
-	Name string
-	Ours Ours
-	Now  time.Time
+	GV       schema.GroupVersion
+	Identity Identity
+	Now      time.Time
 	// Live is the APIService as it was just read, or nil if there is none.
 	Live *apiregistrationv1.APIService
 	// Retires says that the version is to be removed: the status says so, or the MetricsBackend is
@@ -115,10 +114,10 @@ type Holder string
 const (
 	// HolderMissing does not exist.
 	HolderMissing Holder = "Missing"
-	// HolderStays is not being deleted.
-	HolderStays Holder = "Stays"
-	// HolderGoes is being deleted, and waits for a successor.
-	HolderGoes Holder = "Goes"
+	// HolderExists is not being deleted.
+	HolderExists Holder = "Exists"
+	// HolderDeleting is being deleted, and waits for a successor.
+	HolderDeleting Holder = "Deleting"
 )
 
 // Reach says whether every kube-apiserver reaches our pods. It is checked again after RetryAfter, if
@@ -136,6 +135,9 @@ type PreviousService struct {
 	Transient bool
 	Failing   time.Duration
 }
+
+// Name returns that of its APIService.
+func (v *Version) Name() string { return manifests.APIServiceName(v.GV) }
 
 // knows reports whether an observation was made.
 func (v *Version) knows(n Need) bool {
@@ -169,7 +171,7 @@ func (v *Version) state() State {
 		return Retiring
 	case v.Live == nil:
 		return Pending
-	case !v.Ours.HasLabel(v.Live) || !v.pointsToTarget():
+	case !v.Identity.HasLabel(v.Live) || !v.pointsToTarget():
 		return Moving
 	case IsUnverified(v.Live):
 		return Trial
