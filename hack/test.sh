@@ -184,6 +184,9 @@ e2e_tests() {
 	if [ "$TEST_TIER" != test ]; then
 		quiet_step build "build the autoscaler by watch" go -C test/autoscaler test -c -tags e2e -o "$PWD/bin/autoscaler.test" . || return
 	fi
+	if [ "$TEST_TIER" = soak ] && [ -z "$RUN" ]; then
+		tests e2e --verbose -- -run '^TestExplore$' ./controllers/metricsbackend -pairs 20s || true
+	fi
 	if [ "$TEST_TIER" = long ]; then
 		quiet_step build "build helm" go -C test/chart tool helm version || return
 		verbose_step build "metrics-server" hack/metrics-server.sh || return

@@ -169,12 +169,12 @@ func (r *Reconciler) confirmAdoption(ctx context.Context, s *reconcileState, gv 
 	}
 	v := s.version(gv)
 	v.Failing = streaks.Set(stateKey{state: adoptionFailing, name: name}, d != nil && d.reason != v1alpha1.ReasonProgressing)
-	decision := lifecycle.Decide(v)
+	decision := r.next(v)
 	if decision.Needs == lifecycle.NeedPreviousEndpoints {
 		if err := r.observeVersion(ctx, s, v, decision.Needs); err != nil {
 			return false, err
 		}
-		decision = lifecycle.Decide(v)
+		decision = r.next(v)
 	}
 	back := "back with its previous owner"
 	switch decision.Action {

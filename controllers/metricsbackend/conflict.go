@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
@@ -24,7 +25,7 @@ func (r *Reconciler) claims(ctx context.Context, s *reconcileState) error {
 	if s.registered == nil {
 		return nil
 	}
-	others, err := r.otherClaims(ctx, s)
+	others, err := otherClaims(ctx, r.Client, s)
 	if err != nil {
 		return err
 	}
@@ -55,9 +56,9 @@ type claim struct {
 
 // otherClaims returns the versions claimed by other MetricsBackends that are not being
 // deleted, oldest backend first.
-func (r *Reconciler) otherClaims(ctx context.Context, s *reconcileState) ([]claim, error) {
+func otherClaims(ctx context.Context, reader client.Reader, s *reconcileState) ([]claim, error) {
 	var list v1alpha1.MetricsBackendList
-	if err := r.Client.List(ctx, &list); err != nil {
+	if err := reader.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("list MetricsBackends: %w", err)
 	}
 	var claims []claim
@@ -83,7 +84,8 @@ func (r *Reconciler) successor(ctx context.Context, s *reconcileState, v *lifecy
 		s.now.Sub(deleted.Time) >= successorTimeout || !s.identity().HasLabel(v.Live) || v.Live.DeletionTimestamp != nil {
 		return "", nil
 	}
-	others, err := r.otherClaims(ctx, s)
+	// Around the cache, which may be older than the status that says that it is ready.
+	others, err := otherClaims(ctx, r.APIReader, s)
 	claimant := find(others, func(other claim) bool { return slices.Contains(other.versions, v.GV) }).backend
 	if err != nil || claimant == nil || !readyToTakeOver(claimant) {
 		return "", err

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -171,40 +170,6 @@ func noDeletions(t *testing.T) interceptor.Funcs {
 			return c.Delete(ctx, o, opts...)
 		},
 	}
-}
-
-// The operator stops after each call that changes anything, while the older backend is deleted and the younger one takes
-// over. A new process gets to the same end, no version is deleted, and none is in discovery that a ready pod does not serve.
-func TestSuccessorStoppedAfterEachCall(t *testing.T) {
-	t.Parallel()
-	run := func(fc *fakeCluster, after func(call, bool)) string {
-		fc.reconcileBothUntil(fc.reconciler(noDeletions(t), fc.watched(after)), func() bool {
-			return fc.holds(backendName) && fc.isReady() && !strings.Contains(fc.inventory(), olderName)
-		})
-		if fc.violation != "" {
-			t.Errorf("invariant broken: %s", fc.violation)
-		}
-		return fc.endState()
-	}
-	var stops []stop
-	fc, _ := withTwoBackends(t)
-	fc.delete(olderBackend())
-	want := run(fc, func(c call, changed bool) {
-		if changed {
-			s := &snapshot{}
-			s.take(fc)
-			stops = append(stops, stop{c.name, s})
-		}
-	})
-	if len(stops) < 3 {
-		t.Fatalf("only %d states", len(stops))
-	}
-	for i, s := range sampledStops(stops) {
-		if diff := cmp.Diff(want, run(s.state.restore(t), nil)); diff != "" || t.Failed() {
-			t.Fatalf("stopped after call %d, %s (-without a stop +with it):\n%s", i, s.after, diff)
-		}
-	}
-	t.Logf("%d states", len(stops))
 }
 
 // A backend does not wait for a successor that is not ready, and not long for one that

@@ -62,7 +62,7 @@ func (s *reconcileState) consumersAsked() bool {
 // claimedByOther reports whether another MetricsBackend is ready to take over the
 // version. One that is not ready would leave its clients without it.
 func (r *Reconciler) claimedByOther(ctx context.Context, s *reconcileState, gv schema.GroupVersion) (bool, error) {
-	others, err := r.otherClaims(ctx, s)
+	others, err := otherClaims(ctx, r.APIReader, s)
 	return slices.ContainsFunc(others, func(other claim) bool {
 		return slices.Contains(other.versions, gv) && readyToTakeOver(other.backend)
 	}), err

@@ -26,6 +26,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/adoption"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/certificates"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/installation"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
@@ -80,6 +81,8 @@ type Reconciler struct {
 	adoptionChecker       *adoption.Checker
 	// histories holds a *history by backend name.
 	histories sync.Map
+	// next is lifecycle.Decide, which tests watch.
+	next func(*lifecycle.Version) lifecycle.Decision
 }
 
 // New returns a Reconciler. All state that it keeps may be lost at a restart.
@@ -88,6 +91,7 @@ func New(o Options) *Reconciler {
 	return &Reconciler{
 		Options:      o,
 		phases:       phases(),
+		next:         lifecycle.Decide,
 		applier:      applier,
 		tokens:       servingclient.NewTokens(o.Client, o.Clock),
 		installation: &installation.Installation{APIReader: o.APIReader, Clock: o.Clock, Namespace: o.Namespace},

@@ -12,7 +12,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/klog/v2"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
@@ -33,7 +32,7 @@ func (r *Reconciler) probeExisting(ctx context.Context, s *reconcileState) error
 	}
 	s.probed.existing = found
 	if found.missing {
-		s.retireByAnswers(klog.FromContext(ctx))
+		r.retireByAnswers(ctx, s)
 		s.handleMissingService()
 		return nil
 	}
@@ -47,7 +46,7 @@ func (r *Reconciler) probeExisting(ctx context.Context, s *reconcileState) error
 	failed := found.servers().FirstFailed()
 	failing := s.history.streaks.Set(stateKey{state: probeFailing}, failed != nil)
 	s.probed.transient = failed != nil && found.firstUntrusted() == nil && s.isTransient(v1alpha1.ConditionServingReady, failing, servingGrace)
-	s.retireByAnswers(klog.FromContext(ctx))
+	r.retireByAnswers(ctx, s)
 	// A failure within its grace period keeps the known results.
 	if !s.probed.transient || found.target.InsecureSkipTLSVerify {
 		s.setResult(v1alpha1.ConditionCertificatesValid, found.certificatesValid(s.canProbe()))

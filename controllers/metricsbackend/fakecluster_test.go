@@ -4,6 +4,7 @@
 package metricsbackend
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -93,6 +94,10 @@ type fakeCluster struct {
 	// unreachable makes the kube-apiservers' own addresses unreachable.
 	unreachable bool
 	replicas    []*replica
+	// failsUntil is when what fails in a test goes on again.
+	failsUntil time.Time
+	// views are the caches of kube-apiservers, in the explorer's runs alone.
+	views []*view
 	// other are implementations that someone else runs.
 	other otherImplementation
 	// blocked: kube-apiservers do not reach our pods. The operator does.
@@ -283,11 +288,12 @@ func (fc *fakeCluster) isRegistered(gv schema.GroupVersion) bool {
 func (fc *fakeCluster) checkInvariant(when string) {
 	fc.checkOther(when)
 	fc.checkTrust(when)
+	pods := fc.pods()
 	for _, gv := range testVersions {
 		if !fc.discovered[gv] && !fc.secondDiscovery[gv] && !fc.isRegistered(gv) || !fc.mayReachPods(gv) {
 			continue
 		}
-		for _, p := range fc.pods() {
+		for _, p := range pods {
 			if isReady(&p) && !serves(&p, gv) && fc.mayReachPod(gv, &p) && fc.violation == "" {
 				fc.violation = fmt.Sprintf("%s: %s is in discovery, ready pod %s (%s) does not serve it", when, gv, p.Name, p.Spec.Containers[0].Image)
 			}
@@ -380,4 +386,15 @@ func showStatus(backend *v1alpha1.MetricsBackend) string {
 		out += fmt.Sprintf("%s %s: %s\n", s.Name, s.State, s.Message)
 	}
 	return out
+}
+
+func becomeReadyWith(fc *fakeCluster, image string) {
+	fc.reconcileUntil(fc.operator(image), func() bool { return fc.isReady() || fc.reportsNotServed() })
+}
+
+// operator returns a reconciler of a release with that default image.
+func (fc *fakeCluster) operator(image string, funcs ...interceptor.Funcs) *Reconciler {
+	r := fc.reconciler(funcs...)
+	r.ServingImage = cmp.Or(image, imageBoth)
+	return r
 }

@@ -57,6 +57,9 @@ func (fc *fakeCluster) step() {
 }
 
 func (fc *fakeCluster) stepDiscovery() {
+	for _, v := range fc.views {
+		v.follow(fc.allAPIServices())
+	}
 	for _, gv := range testVersions {
 		if fc.other.pointsTo[gv] == metricsServer && fc.pointsToNow(gv) == ourService {
 			fc.moved[gv] = fc.clock.Now()

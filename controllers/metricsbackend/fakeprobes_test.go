@@ -97,6 +97,18 @@ func (fc *fakeCluster) Discovered(_ context.Context, versions []schema.GroupVers
 		return nil, errors.New("no route to host")
 	}
 	presence := &aggregator.Presence{Listed: map[schema.GroupVersion][]string{}, Asked: []string{"192.0.2.1:6443"}}
+	if fc.views != nil {
+		presence.Asked = nil
+		for _, view := range fc.views {
+			presence.Asked = append(presence.Asked, view.address)
+			for _, gv := range versions {
+				if view.seen[gv] != nil {
+					presence.Listed[gv] = append(presence.Listed[gv], view.address)
+				}
+			}
+		}
+		return presence, nil
+	}
 	if fc.secondDiscovery != nil {
 		presence.Asked = append(presence.Asked, "192.0.2.2:6443")
 	}
@@ -116,6 +128,15 @@ func (fc *fakeCluster) Discovered(_ context.Context, versions []schema.GroupVers
 func (fc *fakeCluster) Lagging(ctx context.Context, name string, upToDate func(*apiregistrationv1.APIService) bool) (lagging, unreachable []string, err error) {
 	if fc.unreachable {
 		return nil, nil, errors.New("no route to host")
+	}
+	for _, view := range fc.views {
+		gv, _ := manifests.VersionOf(name)
+		if seen := view.seen[gv]; seen == nil || !upToDate(seen) {
+			lagging = append(lagging, view.address)
+		}
+	}
+	if fc.views != nil {
+		return lagging, nil, nil
 	}
 	for _, replica := range fc.replicas {
 		var service apiregistrationv1.APIService

@@ -24,8 +24,8 @@ import (
 // and changes with each attempt.
 const temporaryPort = "41234"
 
-// fault is a failure outside of the operator.
-type fault struct {
+// outage is a failure outside of the operator.
+type outage struct {
 	happens func(*fakeCluster)
 	// condition reports it, with the reason and a part of the message, after lasts.
 	condition, reason, message string
@@ -34,14 +34,14 @@ type fault struct {
 	ends func(*fakeCluster)
 }
 
-func externalFaults() map[string]fault {
+func externalFaults() map[string]outage {
 	available := func(fc *fakeCluster, status apiregistrationv1.ConditionStatus, reason string) {
 		for _, service := range fc.apiServices() {
 			fc.setAvailable(&service, status, reason)
 		}
 	}
 	passes := func(fc *fakeCluster) { available(fc, apiregistrationv1.ConditionTrue, "Passed") }
-	return map[string]fault{
+	return map[string]outage{
 		"the Service has no endpoints": {
 			happens:   func(fc *fakeCluster) { available(fc, apiregistrationv1.ConditionFalse, "MissingEndpoints") },
 			condition: v1alpha1.ConditionAvailable, reason: v1alpha1.ReasonAggregatorUnavailable, message: "(MissingEndpoints)",

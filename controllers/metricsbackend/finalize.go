@@ -122,7 +122,7 @@ func (s *reconcileState) possiblyRegistered() []string {
 // checkNamespace determines whether the serving namespace can be changed.
 func (r *Reconciler) checkNamespace(ctx context.Context, s *reconcileState) error {
 	s.namespace.unmanaged = !r.manages(s)
-	exists, ends, err := readNamespace(ctx, r.APIReader, s.serving.Namespace)
+	exists, ends, err := r.readNamespace(ctx, s.serving.Namespace)
 	s.namespace.gone = err == nil && (!exists || ends)
 	return err
 }

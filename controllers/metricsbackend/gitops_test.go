@@ -124,58 +124,41 @@ func (fc *fakeCluster) specDifference(backend *v1alpha1.MetricsBackend) string {
 	return ""
 }
 
-// gitopsScenarios adds scenarios that need a user, or that keep failing.
-func gitopsScenarios() map[string]scenario {
-	all := scenarios()
-	stalledBy := func(reason string) func(*fakeCluster) bool {
-		return func(fc *fakeCluster) bool { return fc.isStalledBy(reason) }
+// gitopsChanges are some of those of the explorer, and others that need a user, or that keep failing.
+func gitopsChanges() map[string]change {
+	explored, table := changes(), map[string]change{}
+	for _, name := range []string{
+		"created", "a version is taken out", "a version is added", "a newer image and its version", "an older image that lacks v1",
+		"taken over", "given back", "from serving to existing", "from existing to serving", "the authority is rotated",
+		"a certificate from a Secret", "no certificate from a Secret", "deletion", "deletion before it is ready",
+		"a missing Secret", "a missing Secret from the beginning", "a version is taken out that clients use",
+	} {
+		table[name] = explored[name]
 	}
-	pull := func(fc *fakeCluster) {
-		fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
-			spec.Serving.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
-		})
+	waits := func(fc *fakeCluster) {
+		pullSecret(fc)
+		fc.reconcileUntil(fc.reconciler(), func() bool { return fc.isStalledBy(v1alpha1.ReasonSecretMissing) })
 	}
-	all["stalled by a missing Secret"] = scenario{prepare: becomeReady, change: pull, done: stalledBy(v1alpha1.ReasonSecretMissing)}
-	all["stalled from the beginning"] = scenario{prepare: pull, change: func(*fakeCluster) {}, done: stalledBy(v1alpha1.ReasonSecretMissing)}
-	all["resumed"] = scenario{
-		prepare: func(fc *fakeCluster) {
-			pull(fc)
-			fc.reconcileUntil(fc.reconciler(), func() bool { return fc.isStalledBy(v1alpha1.ReasonSecretMissing) })
-		},
+	table["resumed"] = change{
+		prepare: waits,
 		change: func(fc *fakeCluster) {
 			fc.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "registry"}})
 		},
 		done: (*fakeCluster).isReady,
 	}
-	all["deleted while stalled"] = scenario{
-		prepare: func(fc *fakeCluster) {
-			becomeReady(fc)
-			pull(fc)
-			fc.reconcileUntil(fc.reconciler(), func() bool { return fc.isStalledBy(v1alpha1.ReasonSecretMissing) })
-		},
-		change: func(fc *fakeCluster) { fc.delete(fc.backend()) },
-		done:   (*fakeCluster).isGone,
-	}
-	all["kept for its clients"] = scenario{
-		prepare: becomeReady,
-		change: func(fc *fakeCluster) {
-			fc.consumers = everyPod(hpaOf("v1beta1.metrics.k8s.io", fc.today()))
-			fc.change(onlyV1)
-		},
-		done: stalledBy(v1alpha1.ReasonConsumersActive),
-	}
-	all["requests begin to fail"] = scenario{
+	table["deleted while stalled"] = change{prepare: all(becomeReady, waits), change: deleteBackend, done: (*fakeCluster).isGone}
+	table["requests begin to fail"] = change{
 		prepare: becomeReady, change: func(fc *fakeCluster) { fc.refused = true },
 		done: func(fc *fakeCluster) bool {
 			return fc.condition(v1alpha1.ConditionAvailable).Reason == v1alpha1.ReasonRequestFailed
 		},
 	}
-	return all
+	return table
 }
 
-// read runs a scenario with a statusChecker. A call for which fails returns an error is
+// read makes a change with a statusChecker. A call for which fails returns an error is
 // not made.
-func (s scenario) read(t *testing.T, fails func(c call) error) (*statusChecker, *Reconciler) {
+func (c change) read(t *testing.T, fails func(c call) error) (*statusChecker, *Reconciler) {
 	t.Helper()
 	backend := newBackend()
 	// The CRD's default.
@@ -183,10 +166,14 @@ func (s scenario) read(t *testing.T, fails func(c call) error) (*statusChecker, 
 	fc := newFakeCluster(t, backend)
 	g := newStatusChecker(t, fc)
 	g.check("creation")
-	s.prepare(fc)
+	if c.prepare != nil {
+		c.prepare(fc)
+	}
 	g.before = nil
 	g.check("preparation")
-	s.change(fc)
+	if c.change != nil {
+		c.change(fc)
+	}
 	g.check("the change")
 	r := fc.reconciler(intercepted(func(c call, make func() error) error {
 		if err := fails(c); err != nil {
@@ -196,7 +183,7 @@ func (s scenario) read(t *testing.T, fails func(c call) error) (*statusChecker, 
 		g.check(c.name)
 		return err
 	}))
-	fc.reconcileUntil(r, func() bool { return s.done(fc) })
+	fc.reconcileUntil(r, func() bool { return c.done(fc) })
 	return g, r
 }
 
@@ -204,13 +191,13 @@ func (s scenario) read(t *testing.T, fails func(c call) error) (*statusChecker, 
 // cluster matches the spec.
 func TestEachStatusReadsRightly(t *testing.T) {
 	t.Parallel()
-	// Each result must occur in some scenario, or nothing is proven of it.
+	// Each result must occur in some change, or nothing is proven of it.
 	met := make(chan map[status.Status]int, 100)
-	t.Run("scenarios", func(t *testing.T) {
-		for name, s := range sampled(t, gitopsScenarios()) {
+	t.Run("changes", func(t *testing.T) {
+		for name, c := range sampled(t, gitopsChanges()) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				g, r := s.read(t, func(call) error { return nil })
+				g, r := c.read(t, func(call) error { return nil })
 				// Nothing that was written is reverted while nothing happens.
 				for range 3 {
 					if g.w.isGone() {
@@ -235,9 +222,9 @@ func TestEachStatusReadsRightly(t *testing.T) {
 		}
 	}
 	for _, kind := range []status.Status{status.InProgressStatus, status.CurrentStatus, status.FailedStatus, status.TerminatingStatus} {
-		// One scenario alone cannot produce them all.
+		// One change alone cannot produce them all.
 		if total[kind] == 0 && !testing.Short() {
-			t.Errorf("no scenario met %s: %v", kind, total)
+			t.Errorf("no change met %s: %v", kind, total)
 		}
 	}
 }
@@ -245,11 +232,11 @@ func TestEachStatusReadsRightly(t *testing.T) {
 // The same while every call fails repeatedly the first times that it is made.
 func TestEachStatusReadsRightlyUnderFailures(t *testing.T) {
 	t.Parallel()
-	for name, s := range sampled(t, gitopsScenarios()) {
+	for name, c := range sampled(t, gitopsChanges()) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			failed := map[string]int{}
-			s.read(t, func(c call) error {
+			c.read(t, func(c call) error {
 				// Often enough to be reported in the status.
 				if failed[c.name]++; failed[c.name] <= failuresToReport && c.name != patchStatus {
 					return errors.New("etcdserver: leader changed")

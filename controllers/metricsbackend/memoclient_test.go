@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 	"sync"
@@ -29,7 +30,17 @@ type memoClient struct {
 	applies map[objectKey]*apply
 	// written counts the writes, without those known to change nothing.
 	written int
+	// previous are the answers before the last write of each kind. While stale is set, reads of that kind, or
+	// of any, are answered by them; differs says, if compares is set, that the last read would be answered
+	// differently, and lastKind is its kind.
+	previous map[string]map[readKey]*read
+	stale    string
+	compares bool
+	differs  bool
+	lastKind string
 }
+
+const anyKind = "*"
 
 type readKey struct {
 	into reflect.Type
@@ -49,7 +60,25 @@ type objectKey struct {
 type apply struct{ asked, answer []byte }
 
 func newMemoClient() *memoClient {
-	return &memoClient{reads: map[string]map[readKey]*read{}, applies: map[objectKey]*apply{}}
+	return &memoClient{reads: map[string]map[readKey]*read{}, previous: map[string]map[readKey]*read{}, applies: map[objectKey]*apply{}}
+}
+
+// clone returns a copy of what is remembered.
+func (m *memoClient) clone() *memoClient {
+	clone := newMemoClient()
+	clone.copy(m)
+	return clone
+}
+
+// copy remembers what the other remembers. Answers are never changed.
+func (m *memoClient) copy(other *memoClient) {
+	m.applies = maps.Clone(other.applies)
+	for kind, reads := range other.reads {
+		m.reads[kind] = maps.Clone(reads)
+	}
+	for kind, reads := range other.previous {
+		m.previous[kind] = maps.Clone(reads)
+	}
 }
 
 // wrap returns a client that caches the results of c, without managedFields, like the
@@ -109,6 +138,15 @@ func (m *memoClient) read(c client.Client, into runtime.Object, what string, ask
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known, ok := m.reads[kind][key]
+	before := m.previous[kind][key]
+	m.lastKind = kind
+	if before != nil && (m.stale == kind || m.stale == anyKind) {
+		reflect.ValueOf(into).Elem().Set(reflect.ValueOf(before.answer.DeepCopyObject()).Elem())
+		return before.err
+	}
+	if before != nil && m.compares {
+		defer func() { m.differs = !reflect.DeepEqual(before.answer, m.reads[kind][key].answer) }()
+	}
 	if !ok {
 		known = &read{err: ask()}
 		if err := withoutManagedFields(into); err != nil {
@@ -132,13 +170,22 @@ func (m *memoClient) write(c client.Client, o client.Object, do func() error) er
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.reads, gvk.Kind)
+	m.forget(gvk.Kind)
 	delete(m.applies, objectKey{gvk.Kind, client.ObjectKeyFromObject(o)})
 	m.written++
 	if err := do(); err != nil {
 		return err
 	}
 	return withoutManagedFields(o)
+}
+
+// forget forgets the answers of a kind, of which an object is written.
+func (m *memoClient) forget(kind string) {
+	if m.previous[kind] == nil {
+		m.previous[kind] = map[readKey]*read{}
+	}
+	maps.Copy(m.previous[kind], m.reads[kind])
+	delete(m.reads, kind)
 }
 
 func withoutManagedFields(o runtime.Object) error {
@@ -172,7 +219,7 @@ func (m *memoClient) apply(ctx context.Context, c client.Client, o runtime.Apply
 		reflect.ValueOf(o).Elem().SetZero()
 		return json.Unmarshal(known.answer, o)
 	}
-	delete(m.reads, key.kind)
+	m.forget(key.kind)
 	delete(m.applies, key)
 	m.written++
 	if err := c.Apply(ctx, o, opts...); err != nil {

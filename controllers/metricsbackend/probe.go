@@ -69,7 +69,7 @@ func (r *Reconciler) probe(ctx context.Context, s *reconcileState) error {
 	}
 	s.rememberLacking(versions)
 	s.countUnanswered()
-	s.retireByAnswers(klog.FromContext(ctx))
+	r.retireByAnswers(ctx, s)
 	s.evaluateAnswers()
 	if s.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue {
 		s.reportFailingRequests()
@@ -162,7 +162,7 @@ func (s *reconcileState) servers() lifecycle.Servers {
 }
 
 // retireByAnswers marks the registered versions that are to be retired by what the servers answered.
-func (s *reconcileState) retireByAnswers(logger klog.Logger) {
+func (r *Reconciler) retireByAnswers(ctx context.Context, s *reconcileState) {
 	for _, name := range s.registeredNames() {
 		gv, ok := manifests.VersionOf(name)
 		if !ok || s.isRetiring(gv) {
@@ -170,11 +170,11 @@ func (s *reconcileState) retireByAnswers(logger klog.Logger) {
 		}
 		v := s.version(gv)
 		s.observeServers(v)
-		d := lifecycle.Decide(v)
+		d := r.next(v)
 		if d.Action != lifecycle.Retire {
 			continue
 		}
-		logger.Info("Taking a version out of discovery", "apiService", name, "why", d.Note)
+		klog.FromContext(ctx).Info("Taking a version out of discovery", "apiService", name, "why", d.Note)
 		if v.IsUnanswered() {
 			s.history.streaks.Set(stateKey{state: retiredForFailing, name: gv.String()}, true)
 		}

@@ -57,7 +57,7 @@ func (r *Reconciler) readService(ctx context.Context, target manifests.Target) (
 		found.missing, found.why = true, fmt.Sprintf(format, args...)
 		return found, nil
 	}
-	_, ends, err := readNamespace(ctx, r.Client, target.Namespace)
+	_, ends, err := r.readNamespace(ctx, target.Namespace)
 	switch {
 	case err != nil:
 		return nil, err

@@ -219,8 +219,8 @@ func (r *Reconciler) readVersion(ctx context.Context, s *reconcileState, v *life
 // decide returns what happens to a version that the spec names, with the observations that it
 // needs, and adds its conflict.
 func (r *Reconciler) decide(ctx context.Context, s *reconcileState, v *lifecycle.Version) (lifecycle.Decision, error) {
-	d := lifecycle.Decide(v)
-	for ; d.Needs != ""; d = lifecycle.Decide(v) {
+	d := r.next(v)
+	for ; d.Needs != ""; d = r.next(v) {
 		if err := r.observeVersion(ctx, s, v, d.Needs); err != nil {
 			return d, err
 		}

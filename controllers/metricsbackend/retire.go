@@ -49,12 +49,12 @@ func (r *Reconciler) retire(ctx context.Context, s *reconcileState) error {
 		if v.PodsGone, err = r.podsGone(ctx, s, v.Live); err != nil {
 			return err
 		}
-		d := lifecycle.Decide(v)
+		d := r.next(v)
 		if d.Needs == lifecycle.NeedConsumers {
 			if err := r.observeVersion(ctx, s, v, d.Needs); err != nil {
 				return err
 			}
-			d = lifecycle.Decide(v)
+			d = r.next(v)
 		}
 		if d.Action == lifecycle.Retire {
 			fresh = true
@@ -93,7 +93,7 @@ func (r *Reconciler) podsGone(ctx context.Context, s *reconcileState, service *a
 	case service.Labels[v1alpha1.LabelInstallation] == r.Namespace, !lifecycle.PointsToLabelled(service):
 		return false, nil
 	}
-	exists, ends, err := readNamespace(ctx, r.APIReader, service.Spec.Service.Namespace)
+	exists, ends, err := r.readNamespace(ctx, service.Spec.Service.Namespace)
 	return err == nil && (!exists || ends), err
 }
 
@@ -145,7 +145,7 @@ func (r *Reconciler) retireVersions(ctx context.Context, s *reconcileState, name
 		return "", err
 	}
 	for _, v := range written {
-		if d := lifecycle.Decide(v); d.Waits != "" {
+		if d := r.next(v); d.Waits != "" {
 			return d.Waits, nil
 		}
 	}
@@ -163,7 +163,7 @@ func (r *Reconciler) advance(ctx context.Context, s *reconcileState, v *lifecycl
 		return d, err
 	}
 	for {
-		d = lifecycle.Decide(v)
+		d = r.next(v)
 		switch {
 		case d.Needs == lifecycle.NeedDiscovery, d.Needs == lifecycle.NeedRouting, d.Waits != "", d.State == lifecycle.Gone:
 			return d, nil

@@ -42,7 +42,12 @@ func (r *Reconciler) rollout(ctx context.Context, s *reconcileState) error {
 		return nil
 	}
 	var deployment appsv1.Deployment
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.serving.Namespace, Name: s.serving.Name()}, &deployment)
+	key := client.ObjectKey{Namespace: s.serving.Namespace, Name: s.serving.Name()}
+	err := r.Client.Get(ctx, key, &deployment)
+	if apierrors.IsNotFound(err) {
+		// Without pods, nobody uses a version that is to be removed: a cache that is behind does not say that.
+		err = r.APIReader.Get(ctx, key, &deployment)
+	}
 	switch {
 	case apierrors.IsNotFound(err):
 		s.rollout.podsRead = true

@@ -28,18 +28,6 @@ func sampled[T any](t *testing.T, table map[string]T) map[string]T {
 	return map[string]T{name: table[name]}
 }
 
-// sampledStops returns all stops, or with -short each twentieth.
-func sampledStops(stops []stop) []stop {
-	if !testing.Short() {
-		return stops
-	}
-	var sample []stop
-	for i := 0; i < len(stops); i += 20 {
-		sample = append(sample, stops[i])
-	}
-	return sample
-}
-
 // shortened returns whole, or with -short the other number.
 func shortened(whole, short int) int {
 	if testing.Short() {

@@ -35,7 +35,7 @@ type snapshot struct {
 	taken   bool
 	cluster *fakeCluster
 	objects []client.Object
-	applies map[objectKey]*apply
+	memo    *memoClient
 	now     time.Time
 }
 
@@ -57,7 +57,7 @@ func prepared(t *testing.T, name string, prepare func(*fakeCluster)) *fakeCluste
 }
 
 func (s *snapshot) take(fc *fakeCluster) {
-	s.cluster, s.now, s.applies = fc.clone(), fc.clock.Now(), maps.Clone(fc.memo.applies)
+	s.cluster, s.now, s.memo = fc.clone(), fc.clock.Now(), fc.memo.clone()
 	fc.eachStored(func(_ string, o client.Object) { s.objects = append(s.objects, o) })
 	s.taken = true
 }
@@ -72,7 +72,7 @@ func (s *snapshot) restore(t *testing.T) *fakeCluster {
 		objects[i] = s.objects[i].DeepCopyObject().(client.Object)
 	}
 	fc.start(objects)
-	fc.memo.applies = maps.Clone(s.applies)
+	fc.memo.copy(s.memo)
 	return fc
 }
 
@@ -82,6 +82,10 @@ func (fc *fakeCluster) clone() *fakeCluster {
 	clone.discovered, clone.secondDiscovery, clone.lagging = maps.Clone(fc.discovered), maps.Clone(fc.secondDiscovery), maps.Clone(fc.lagging)
 	clone.stepsTerminating, clone.gatedUntil, clone.moved = maps.Clone(fc.stepsTerminating), maps.Clone(fc.gatedUntil), maps.Clone(fc.moved)
 	clone.other, clone.certs, clone.replicas = fc.other.clone(), fc.certs.clone(), cloneReplicas(fc.replicas)
+	clone.views = nil
+	for _, v := range fc.views {
+		clone.views = append(clone.views, v.clone())
+	}
 	return &clone
 }
 

@@ -40,13 +40,13 @@ func TestSteadyHour(t *testing.T) {
 		"requests fail":              {becomeReady, func(fc *fakeCluster) { fc.refused = true }},
 		"old samples":                {becomeReady, func(fc *fakeCluster) { fc.stale = true }},
 		"mute pods":                  {becomeReady, func(fc *fakeCluster) { fc.unresponsive = true }},
-		"stalled":                    {becomeReady, func(fc *fakeCluster) { gitopsScenarios()["stalled by a missing Secret"].change(fc) }},
+		"stalled":                    {becomeReady, func(fc *fakeCluster) { pullSecret(fc) }},
 		"a version kept for its clients": {becomeReady, func(fc *fakeCluster) {
 			fc.consumers = everyPod(hpaOf("v1beta1.metrics.k8s.io", fc.today()))
 			fc.change(onlyV1)
 		}},
 		"an image that lacks v1": {becomeReady, func(fc *fakeCluster) {
-			gitopsScenarios()["image rolled back to one without v1"].change(fc)
+			specOf(imageV1beta1, "v1", "v1beta1")(fc)
 		}},
 	}
 	for name, tc := range sampled(t, cases) {

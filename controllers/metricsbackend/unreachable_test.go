@@ -513,64 +513,6 @@ func TestVersionBesideOthersReverted(t *testing.T) {
 	fc.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonAdoptionReverted, "is removed again")
 }
 
-// An operator that ends at any of its writes leaves no canary API behind, and metrics-server
-// in charge.
-func TestUnreachableAdoptionStoppedAfterEachWrite(t *testing.T) {
-	t.Parallel()
-	tried := false
-	for stopAt := 1; ; stopAt++ {
-		fc := besideMetricsServer(t)
-		writes, handedBack := 0, false
-		type ended struct{}
-		r := fc.live(intercepted(func(c call, make func() error) error {
-			before := fc.pointsToNow(v1beta1)
-			err := make()
-			if fc.pointsToNow(v1beta1) == ourService {
-				fc.blocked = true
-			}
-			if c.write && strings.Contains(strings.ToLower(c.name), "apiservice") {
-				if writes++; writes == stopAt {
-					handedBack = before == ourService && fc.pointsToNow(v1beta1) == metricsServer
-					panic(ended{})
-				}
-			}
-			return err
-		}))
-		stopped := func() (stopped bool) {
-			defer func() {
-				if reason := recover(); reason != nil {
-					if _, ok := reason.(ended); !ok {
-						panic(reason)
-					}
-					stopped = true
-				}
-			}()
-			fc.follow(r, 2*time.Minute, func() {})
-			return false
-		}()
-		// Of an APIService that was handed back just before, no status tells: it is taken
-		// over again, with a check.
-		fc.blocked = !handedBack
-		fc.follow(fc.live(), 2*time.Minute, func() {})
-		if fc.hasCanary() {
-			t.Errorf("stopped at write %d: the canary API is left", stopAt)
-		}
-		if want := map[bool]string{false: metricsServer, true: ourService}[handedBack]; fc.pointsToNow(v1beta1) != want || handedBack && !fc.isReady() {
-			t.Errorf("v1beta1 points to %q, want %q\n%s", fc.pointsToNow(v1beta1), want, fc.show())
-		}
-		tried = tried || handedBack
-		if t.Failed() {
-			t.Fatalf("stopped at write %d", stopAt)
-		}
-		if !stopped {
-			if stopAt < 4 || !tried {
-				t.Errorf("only %d writes, a hand-back among them: %t", stopAt-1, tried)
-			}
-			return
-		}
-	}
-}
-
 // A canary API that an ended process left is deleted at the first look, whatever the spec is
 // now.
 func TestCanaryLeftBehind(t *testing.T) {

@@ -64,7 +64,7 @@ func (r *Reconciler) validateNamespace(ctx context.Context, s *reconcileState) e
 				"(config/rbac/serving-namespace), or delete this MetricsBackend and create it without spec.namespace",
 			name, strings.Join(r.Namespaces, ", "))
 	}
-	exists, ends, err := readNamespace(ctx, r.Client, name)
+	exists, ends, err := r.readNamespace(ctx, name)
 	switch {
 	case err != nil:
 		return err
@@ -82,10 +82,12 @@ func (r *Reconciler) validateNamespace(ctx context.Context, s *reconcileState) e
 	return nil
 }
 
-// readNamespace reports whether a namespace exists, and whether it is being deleted.
-func readNamespace(ctx context.Context, reader client.Reader, name string) (exists, ends bool, err error) {
+// readNamespace reports whether a namespace exists, and whether it is being deleted. It reads around the
+// cache: one that starts with a list of a kube-apiserver that is behind lacks a new namespace, and all
+// versions would be retired.
+func (r *Reconciler) readNamespace(ctx context.Context, name string) (exists, ends bool, err error) {
 	namespace := metadata(namespaceKind)
-	err = reader.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	err = r.APIReader.Get(ctx, client.ObjectKey{Name: name}, namespace)
 	switch {
 	case apierrors.IsNotFound(err):
 		return false, false, nil

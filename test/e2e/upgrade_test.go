@@ -75,7 +75,7 @@ func withoutV1InSpec(spec *v1alpha1.MetricsBackendSpec) {
 //	consumers noticed 262 failures, see the report
 //	pod metrics-serving-cluster-6f54cff649-wg4s6 of the older image became ready at 06:52:24, and discovery still listed v1 at 06:52:25
 //
-// TestKilledAfterEachWrite, for the operator's half, and TestVersionsGate, for serving's,
+// TestExplore, for the operator's half, and TestVersionsGate, for serving's,
 // fail then, too.
 func TestUpgradeAndRollbackByImage(t *testing.T) {
 	measureNamespaces(t)

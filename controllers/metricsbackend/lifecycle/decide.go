@@ -84,6 +84,8 @@ const (
 // Decision is what happens to a version next.
 type Decision struct {
 	State State
+	// On is what was observed, as in the table; empty if no transition applies.
+	On string
 	// Needs is what has to be observed before anything is decided, or empty.
 	Needs Need
 	// Action is to be done now, or empty. The version is read again after it.
@@ -137,7 +139,7 @@ func Decide(v *Version) Decision {
 		case t.holds != nil && !t.holds(v):
 			continue
 		}
-		d := Decision{State: cmp.Or(t.To, state), Action: t.Do, Event: t.Event, Blocks: t.blocks, Moves: t.moves}
+		d := Decision{State: cmp.Or(t.To, state), On: t.On, Action: t.Do, Event: t.Event, Blocks: t.blocks, Moves: t.moves}
 		switch {
 		case t.text == nil:
 		case t.Do == "":
@@ -158,3 +160,6 @@ func Decide(v *Version) Decision {
 
 // transitions is the table, in the order in which it is tried.
 var transitions = slices.Concat(leaving, registering, retiring)
+
+// Transitions returns the table.
+func Transitions() []Transition { return slices.Clone(transitions) }

@@ -1,0 +1,461 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"errors"
+	"maps"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
+)
+
+// change is a change of the spec, of the operator or of the cluster, and the state in which it ends whatever goes wrong.
+type change struct {
+	// before and after are the operator's default image, which differ if the operator itself is changed; or empty.
+	before, after   string
+	prepare, change func(*fakeCluster)
+	// meanwhile is what others do after each pass, or nil.
+	meanwhile func(*fakeCluster)
+	// other is a write of an APIService by another manager, which may happen at any time; or nil.
+	other func(*fakeCluster)
+	done  func(*fakeCluster) bool
+	// older: an older MetricsBackend is reconciled, too. second: another operator runs.
+	older, second bool
+	// anyStatus: the status at the end depends on what went wrong.
+	anyStatus bool
+}
+
+func (c change) backends() []string {
+	if c.older {
+		return []string{olderName, backendName}
+	}
+	return []string{backendName}
+}
+
+// cluster returns the cluster of the change of that name, right after it.
+func (c change) cluster(t *testing.T, name string) *fakeCluster {
+	t.Helper()
+	fc := prepared(t, "explore "+name, func(fc *fakeCluster) {
+		fc.terminationSteps = 1
+		if c.prepare != nil {
+			c.prepare(fc)
+		}
+		fc.withViews()
+	})
+	if c.change != nil {
+		c.change(fc)
+	}
+	return fc
+}
+
+// specOf changes image and versions.
+func specOf(image string, versions ...v1alpha1.ResourceMetricsVersion) func(*fakeCluster) {
+	return func(fc *fakeCluster) {
+		fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
+			spec.Serving.Image, spec.ResourceMetrics.Versions = image, versions
+		})
+	}
+}
+
+// readyAfter is ready after a change.
+func readyAfter(change func(*fakeCluster)) func(*fakeCluster) {
+	return func(fc *fakeCluster) {
+		change(fc)
+		becomeReadyWith(fc, "")
+	}
+}
+
+// all makes several changes.
+func all(changes ...func(*fakeCluster)) func(*fakeCluster) {
+	return func(fc *fakeCluster) {
+		for _, change := range changes {
+			change(fc)
+		}
+	}
+}
+
+func policy(p v1alpha1.AdoptionPolicy) func(*fakeCluster) {
+	return func(fc *fakeCluster) { fc.change(adopting(p)) }
+}
+
+func stalledBy(reason string) func(*fakeCluster) bool {
+	return func(fc *fakeCluster) bool { return fc.isStalledBy(reason) }
+}
+
+func deleteBackend(fc *fakeCluster) { fc.delete(fc.backend()) }
+
+func notRegistered(versions ...schema.GroupVersion) func(*fakeCluster) bool {
+	return func(fc *fakeCluster) bool {
+		for _, gv := range versions {
+			if fc.pointsToNow(gv) != "" {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// replace replaces the APIService of v1 by another manager's.
+func replace(labels map[string]string, to *apiregistrationv1.ServiceReference) func(*fakeCluster) {
+	return func(fc *fakeCluster) {
+		service := stockAPIService()
+		service.Name, service.Labels, service.UID = apiServiceName(v1), labels, "uid-of-another"
+		service.Spec.Version, service.Spec.Service = "v1", to
+		if to == nil {
+			service.Spec.CABundle = nil
+		}
+		fc.create(service)
+	}
+}
+
+// changes are all changes that the explorer tries.
+func changes() map[string]change {
+	table := map[string]change{}
+	for _, part := range []map[string]change{ownChanges(), takeovers(), refusals(), failures(), others()} {
+		maps.Copy(table, part)
+	}
+	return table
+}
+
+// ownChanges are of our pods alone.
+func ownChanges() map[string]change {
+	const both, older = imageBoth, imageV1beta1
+	ready, lacksV1 := (*fakeCluster).isReady, (*fakeCluster).reportsNotServed
+	groups := func(image string) func(*fakeCluster) {
+		return func(fc *fakeCluster) {
+			fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Image = image; withAllGroups(spec) })
+		}
+	}
+	// Images without a readiness gate: only the order protects their clients.
+	withoutGate := func(fc *fakeCluster) { fc.withoutGate = true }
+	return map[string]change{
+		"created": {done: ready},
+		"a newer image and its version": {
+			prepare: readyAfter(specOf(older, "v1beta1")), change: specOf(both, "v1", "v1beta1"), done: ready,
+		},
+		"an older image and its version": {
+			prepare: readyAfter(specOf(both, "v1", "v1beta1")), change: all(withoutGate, specOf(older, "v1beta1")), done: ready,
+		},
+		"a version is added":             {prepare: readyAfter(specOf(both, "v1beta1")), change: specOf(both, "v1", "v1beta1"), done: ready},
+		"a version is taken out":         {prepare: readyAfter(specOf(both, "v1", "v1beta1")), change: specOf(both, "v1beta1"), done: ready},
+		"an older image that lacks v1":   {prepare: readyAfter(specOf(both, "v1", "v1beta1")), change: specOf(older, "v1", "v1beta1"), done: lacksV1},
+		"a newer image that has v1, too": {prepare: readyAfter(specOf(older, "v1", "v1beta1")), change: specOf(both, "v1", "v1beta1"), done: ready},
+		"the operator is upgraded": {
+			before: older, after: both, prepare: func(fc *fakeCluster) { becomeReadyWith(fc, older) }, done: ready,
+		},
+		"the operator is downgraded": {
+			before: both, after: older, prepare: func(fc *fakeCluster) { becomeReadyWith(fc, both) }, done: lacksV1,
+		},
+		"the operator is upgraded in the middle of a downgrade": {
+			before: both, after: both,
+			prepare: func(fc *fakeCluster) {
+				becomeReadyWith(fc, both)
+				fc.reconcileRounds(fc.operator(older), 4)
+			},
+			done: ready,
+		},
+		"the operator is downgraded in the middle of an upgrade": {
+			before: older, after: older,
+			prepare: func(fc *fakeCluster) {
+				becomeReadyWith(fc, older)
+				fc.reconcileRounds(fc.operator(both), 4)
+			},
+			done: lacksV1,
+		},
+		"the operator is downgraded, and knows less": {
+			before: imageFuture, after: both, prepare: registeredByALaterOperator,
+			done: func(fc *fakeCluster) bool { return fc.isReady() && fc.deployedImage() == both && !fc.isRegistered(v2) },
+		},
+		"groups are added, with the image that serves them": {
+			prepare: readyAfter(specOf(older, "v1beta1")), change: groups(both),
+			done: func(fc *fakeCluster) bool { return fc.isReady() && len(fc.registeredVersions()) == 5 },
+		},
+		"groups are taken out, with the image that serves them": {
+			prepare: readyAfter(groups(both)),
+			change: all(withoutGate, func(fc *fakeCluster) {
+				fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
+					spec.CustomMetrics, spec.ExternalMetrics, spec.Sources = nil, nil, nil
+					spec.ResourceMetrics.Versions, spec.Serving.Image = []v1alpha1.ResourceMetricsVersion{"v1beta1"}, older
+				})
+			}),
+			done: func(fc *fakeCluster) bool { return fc.isReady() && fc.deployedImage() == older },
+		},
+		"a version is taken out that clients use": {
+			prepare: becomeReady, change: func(fc *fakeCluster) {
+				fc.consumers = everyPod(hpaOf(v1beta1Name, fc.today()))
+				fc.change(onlyV1)
+			}, done: (*fakeCluster).isKept,
+		},
+		"the authority is rotated": {prepare: becomeReady, change: rotate("now"), done: ready},
+		"a certificate from a Secret": {
+			prepare: becomeReady, change: func(fc *fakeCluster) { fc.provide("mine"); useSecret("mine")(fc) }, done: ready,
+		},
+		"no certificate from a Secret": {
+			prepare: func(fc *fakeCluster) { fc.provide("mine"); useSecret("mine")(fc); becomeReady(fc) }, change: managed, done: ready,
+		},
+		"deletion of all groups": {prepare: readyAfter(groups(both)), change: deleteBackend, done: (*fakeCluster).isGone},
+		"deletion":               {prepare: becomeReady, change: deleteBackend, done: (*fakeCluster).isGone},
+		"deletion before it is ready": {
+			prepare: func(fc *fakeCluster) { fc.reconcileRounds(fc.reconciler(), 4) }, change: deleteBackend, done: (*fakeCluster).isGone,
+		},
+	}
+}
+
+// waitingCluster has metrics-server, and a backend whose pods are ready and that takes nothing over as long as it answers.
+func waitingCluster(fc *fakeCluster) {
+	stockCluster(fc)
+	policy(v1alpha1.AdoptionIfUnavailable)(fc)
+	fc.reconcileUntil(fc.reconciler(), func() bool {
+		return fc.isStalledBy(v1alpha1.ReasonNotOwned) && fc.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue
+	})
+}
+
+// takeovers are from metrics-server, and back to it.
+func takeovers() map[string]change {
+	ready := (*fakeCluster).isReady
+	reapplied := fieldManagers()["server-side apply"]
+	return map[string]change{
+		"taken over":                  {prepare: waitingCluster, change: policy(v1alpha1.AdoptionAlways), other: reapplied, done: ready},
+		"v1 beside v1beta1 of theirs": {prepare: waitingCluster, change: all(policy(v1alpha1.AdoptionAlways), func(fc *fakeCluster) { fc.change(onlyV1) }), done: ready},
+		"taken over as it is unavailable": {
+			prepare: waitingCluster,
+			change: func(fc *fakeCluster) {
+				fc.setAvailable(fc.apiService(v1beta1), apiregistrationv1.ConditionFalse, "FailedDiscoveryCheck")
+				fc.failMetricsServer(errors.New("connection refused"))
+			},
+			done: ready,
+		},
+		"given back": {
+			prepare: adoptedCluster, change: deleteBackend, other: reapplied,
+			done: func(fc *fakeCluster) bool { return fc.isGone() && fc.pointsToNow(v1beta1) == metricsServer },
+		},
+		"v1beta1 alone is given back": {
+			prepare: func(fc *fakeCluster) {
+				adoptedCluster(fc)
+				fc.change(onlyV1beta1)
+				fc.reconcileUntil(fc.reconciler(), fc.isReady)
+			},
+			change: deleteBackend,
+			done:   func(fc *fakeCluster) bool { return fc.isGone() && fc.pointsToNow(v1beta1) == metricsServer },
+		},
+		"given back by the spec": {
+			prepare: adoptedCluster, change: func(fc *fakeCluster) { fc.change(onlyV1) },
+			done: func(fc *fakeCluster) bool { return fc.isReady() && fc.pointsToNow(v1beta1) == metricsServer },
+		},
+		"given back to an owner that fails for a while": {
+			prepare: adoptedCluster, change: all(deleteBackend, failsForAWhile, func(fc *fakeCluster) { fc.failMetricsServer(errors.New("connection refused")) }),
+			meanwhile: func(fc *fakeCluster) {
+				if !fc.stillFails() {
+					clear(fc.other.failing)
+				}
+			},
+			done: func(fc *fakeCluster) bool { return fc.isGone() && fc.pointsToNow(v1beta1) == metricsServer },
+		},
+		"not given back to an owner that fails": {
+			prepare: adoptedCluster, change: all(deleteBackend, func(fc *fakeCluster) { fc.failMetricsServer(errors.New("connection refused")) }),
+			done: func(fc *fakeCluster) bool { return fc.isGone() && fc.pointsToNow(v1beta1) == "" },
+		},
+		"not given back without a record": {
+			prepare: adoptedCluster, change: all(func(fc *fakeCluster) {
+				fc.editAPIService(v1beta1, func(s *apiregistrationv1.APIService) { s.Annotations[v1alpha1.AnnotationPreviousOwner] = "nonsense" })
+			}, func(fc *fakeCluster) { fc.change(onlyV1) }),
+			done: (*fakeCluster).isReady,
+		},
+		"left to the manager that took it back": {
+			prepare: adoptedCluster, change: all(reapplied, deleteBackend),
+			done: func(fc *fakeCluster) bool { return fc.isGone() && fc.pointsToNow(v1beta1) == metricsServer },
+		},
+		"from serving to existing": {
+			prepare: besideOther, change: moveToExisting,
+			done: func(fc *fakeCluster) bool { return fc.isReady() && !fc.deployed() && len(fc.pods()) == 0 },
+		},
+		"from existing to serving": {prepare: existingCluster, change: moveToServing, done: ready},
+		"from existing to serving that serves less": {
+			prepare: func(fc *fakeCluster) {
+				existingCluster(fc)
+				fc.scaleMetricsServer(2, v1, v1beta1)
+				fc.reconcileUntil(fc.reconciler(), func() bool { return fc.isReady() && fc.isRegistered(v1) })
+			},
+			change: func(fc *fakeCluster) {
+				fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Existing, spec.Serving.Image = nil, imageV1beta1 })
+			},
+			done: func(fc *fakeCluster) bool { return fc.reportsNotServed() && fc.pointsToNow(v1beta1) == ourService },
+		},
+		"the Service of spec.existing goes": {
+			prepare: existingCluster, change: func(fc *fakeCluster) {
+				fc.scaleMetricsServer(0)
+				fc.delete(otherService(fc))
+			}, done: notRegistered(v1beta1),
+		},
+		"a caBundle beside spec.existing": {
+			prepare: existingCluster, change: func(fc *fakeCluster) {
+				fc.editAPIService(v1beta1, func(s *apiregistrationv1.APIService) {
+					s.Spec.CABundle, s.Spec.InsecureSkipTLSVerify = []byte("THEIR CA"), false
+				})
+			},
+			done: func(fc *fakeCluster) bool { return fc.apiService(v1beta1).Spec.InsecureSkipTLSVerify },
+		},
+	}
+}
+
+func failsForAWhile(fc *fakeCluster) { fc.failsUntil = fc.clock.Now().Add(15 * time.Second) }
+
+func (fc *fakeCluster) stillFails() bool { return fc.clock.Now().Before(fc.failsUntil) }
+
+// refusals are APIServices that stay as they are.
+func refusals() map[string]change {
+	notOwned := stalledBy(v1alpha1.ReasonNotOwned)
+	theirs := &apiregistrationv1.ServiceReference{Namespace: "other-ns", Name: "metrics-serving-other", Port: ptr.To[int32](443)}
+	labelled := map[string]string{v1alpha1.LabelBackend: "other"}
+	return map[string]change{
+		"Refuse":                                 {prepare: stockCluster, change: policy(v1alpha1.AdoptionRefuse), done: notOwned},
+		"IfUnavailable, and it answers":          {prepare: stockCluster, change: policy(v1alpha1.AdoptionIfUnavailable), done: notOwned},
+		"v1 is served by kube-apiserver":         {change: replace(nil, nil), done: notOwned},
+		"v1 is of a MetricsBackend that is gone": {change: replace(labelled, theirs), done: notOwned},
+		"v1 is of another MetricsBackend": {
+			change: all(replace(labelled, theirs), func(fc *fakeCluster) {
+				other := newBackend(func(spec *v1alpha1.MetricsBackendSpec) { spec.ResourceMetrics = nil })
+				other.Name, other.UID = "other", "uid-other"
+				fc.create(other)
+			}),
+			done: notOwned,
+		},
+		"our label is lost": {prepare: becomeReady, change: func(fc *fakeCluster) { fc.loseLabel(v1Name) }, done: notOwned},
+		"contested": {
+			prepare: adoptedCluster, change: func(fc *fakeCluster) { fc.other.checked = false },
+			meanwhile: func(fc *fakeCluster) {
+				if fc.pointsToNow(v1beta1) == ourService {
+					fieldManagers()["server-side apply"](fc)
+				}
+			},
+			done: stalledBy(v1alpha1.ReasonContested),
+		},
+		"a missing Secret": {
+			prepare: becomeReady, change: func(fc *fakeCluster) { pullSecret(fc) }, done: stalledBy(v1alpha1.ReasonSecretMissing),
+		},
+		"a missing Secret from the beginning": {change: func(fc *fakeCluster) { pullSecret(fc) }, done: stalledBy(v1alpha1.ReasonSecretMissing)},
+		"a version is added while a Secret is missing": {
+			prepare: readyAfter(specOf(imageBoth, "v1beta1")), change: all(pullSecret, specOf(imageBoth, "v1", "v1beta1")),
+			done: stalledBy(v1alpha1.ReasonSecretMissing),
+		},
+	}
+}
+
+func pullSecret(fc *fakeCluster) {
+	fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
+		spec.Serving.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
+	})
+}
+
+// failures are of the pods, or of their network.
+func failures() map[string]change {
+	// A process that ends right after the takeover was reverted leaves no status of that: the next one finds, before it takes
+	// anything over, that the pods are out of reach, or that the APIService is available again.
+	reverted := func(fc *fakeCluster) bool {
+		if fc.pointsToNow(v1beta1) != metricsServer {
+			return false
+		}
+		return fc.isStalledBy(v1alpha1.ReasonAdoptionReverted) || fc.isStalledBy(v1alpha1.ReasonPodsUnreachable) || fc.isStalledBy(v1alpha1.ReasonNotOwned)
+	}
+	// Requests to our pods fail as soon as the version is registered for them.
+	blockedAtTakeover := func(gv schema.GroupVersion) func(*fakeCluster) {
+		return func(fc *fakeCluster) {
+			if fc.pointsToNow(gv) == ourService && lifecycle.IsUnverified(fc.apiService(gv)) {
+				fc.blocked = true
+			}
+		}
+	}
+	return map[string]change{
+		"taken over, and out of reach": {
+			prepare: waitingCluster, change: policy(v1alpha1.AdoptionAlways), meanwhile: blockedAtTakeover(v1beta1), done: reverted, anyStatus: true,
+		},
+		"taken over as it was unavailable, and out of reach": {
+			prepare: waitingCluster,
+			change: func(fc *fakeCluster) {
+				fc.setAvailable(fc.apiService(v1beta1), apiregistrationv1.ConditionFalse, "FailedDiscoveryCheck")
+			},
+			meanwhile: func(fc *fakeCluster) {
+				blockedAtTakeover(v1beta1)(fc)
+				if fc.blocked && fc.pointsToNow(v1beta1) == metricsServer {
+					fc.setAvailable(fc.apiService(v1beta1), apiregistrationv1.ConditionTrue, "Passed")
+				}
+			},
+			done: reverted, anyStatus: true,
+		},
+		"v1 beside v1beta1 of theirs, and out of reach": {
+			prepare: waitingCluster, change: all(policy(v1alpha1.AdoptionAlways), func(fc *fakeCluster) { fc.change(onlyV1) }),
+			meanwhile: blockedAtTakeover(v1), done: reverted, anyStatus: true,
+		},
+		"requests for v1 fail": {
+			prepare: becomeReady, change: func(fc *fakeCluster) { fc.fails([]schema.GroupVersion{v1}) }, done: notRegistered(v1),
+		},
+		"the namespace goes": {prepare: becomeReady, change: (*fakeCluster).deleteNamespace, done: notRegistered(v1, v1beta1)},
+		"deletion, and a finalizer holds v1": {
+			prepare: becomeReady, change: all(failsForAWhile, func(fc *fakeCluster) {
+				fc.editAPIService(v1, func(s *apiregistrationv1.APIService) { s.Finalizers = []string{"example.com/held"} })
+			}, deleteBackend),
+			meanwhile: func(fc *fakeCluster) {
+				if !fc.stillFails() && fc.pointsToNow(v1) != "" {
+					fc.editAPIService(v1, func(s *apiregistrationv1.APIService) { s.Finalizers = nil })
+				}
+			},
+			done: (*fakeCluster).isGone,
+		},
+	}
+}
+
+// others are of another MetricsBackend, or another operator.
+func others() map[string]change {
+	two := func(fc *fakeCluster) {
+		fc.create(olderBackend())
+		fc.reconcileBothUntil(fc.live(), func() bool { return fc.holds(olderName) && fc.isWaitingForOlder() })
+	}
+	return map[string]change{
+		"the older MetricsBackend is deleted": {
+			older: true, prepare: two, change: func(fc *fakeCluster) { fc.delete(olderBackend()) },
+			done: func(fc *fakeCluster) bool { return fc.holds(backendName) && fc.isReady() },
+		},
+		"the older MetricsBackend releases v1": {
+			older: true, prepare: two, change: func(fc *fakeCluster) { fc.changeOlder(onlyV1beta1) },
+			done: func(fc *fakeCluster) bool { return fc.pointsToNow(v1) == ourService },
+		},
+		"created beside another operator": {second: true, done: func(fc *fakeCluster) bool { return fc.holds(backendName) }},
+		"a version is taken out beside another operator": {
+			second: true, prepare: becomeReady, change: func(fc *fakeCluster) { fc.change(onlyV1beta1) }, done: notRegistered(v1),
+		},
+	}
+}
+
+func withAllGroups(spec *v1alpha1.MetricsBackendSpec) {
+	spec.ResourceMetrics = &v1alpha1.ResourceMetricsSpec{}
+	spec.CustomMetrics, spec.ExternalMetrics = &v1alpha1.CustomMetricsSpec{}, &v1alpha1.ExternalMetricsSpec{}
+	spec.Sources = []v1alpha1.SourceSpec{{Name: "main", Prometheus: &v1alpha1.PrometheusSource{URL: "http://prometheus.monitoring.svc:9090"}}}
+}
+
+// registeredByALaterOperator registers v2, as a newer operator did.
+func registeredByALaterOperator(fc *fakeCluster) {
+	becomeReadyWith(fc, imageFuture)
+	var service apiregistrationv1.APIService
+	fc.get(client.ObjectKey{Name: apiServiceName(v1)}, &service)
+	later := &apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{Name: apiServiceName(v2), Labels: service.Labels},
+		Spec:       service.Spec,
+	}
+	later.Spec.Version = v2.Version
+	fc.create(later)
+	backend := fc.backend()
+	backend.Status.APIServices = append(backend.Status.APIServices, v1alpha1.APIServiceStatus{Name: later.Name, State: v1alpha1.APIServiceAvailable})
+	fc.updateStatus(backend)
+	fc.step()
+}
