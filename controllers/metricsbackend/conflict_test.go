@@ -4,7 +4,6 @@
 package metricsbackend
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -12,10 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
@@ -142,36 +139,6 @@ func (fc *fakeCluster) changeOlder(change func(*v1alpha1.MetricsBackendSpec)) {
 	fc.update(older)
 }
 
-// The successor takes over in place: the versions never leave discovery.
-func TestSuccessorTakesOver(t *testing.T) {
-	t.Parallel()
-	fc, _ := withTwoBackends(t)
-	r := fc.live(noDeletions(t))
-	fc.delete(olderBackend())
-	fc.reconcileBothUntil(r, fc.isReady)
-	if live := fc.apiService(v1); live.Labels[v1alpha1.LabelBackend] != backendName || fc.pointsToNow(v1) != ourService {
-		t.Errorf("v1 is %+v", live)
-	}
-	fc.reconcileBothUntil(r, func() bool {
-		return apierrors.IsNotFound(fc.raw.Get(context.Background(), client.ObjectKey{Name: olderName}, &v1alpha1.MetricsBackend{}))
-	})
-	if got := fc.inventory(); strings.Contains(got, olderName) {
-		t.Errorf("left of the older backend:\n%s", got)
-	}
-}
-
-// noDeletions reports deletions of APIServices.
-func noDeletions(t *testing.T) interceptor.Funcs {
-	return interceptor.Funcs{
-		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			if _, ok := o.(*apiregistrationv1.APIService); ok {
-				t.Errorf("APIService %s was deleted", o.GetName())
-			}
-			return c.Delete(ctx, o, opts...)
-		},
-	}
-}
-
 // A backend does not wait for a successor that is not ready, and not long for one that
 // does not take over.
 func TestSuccessorIsNotReady(t *testing.T) {
@@ -202,17 +169,5 @@ func TestSuccessorIsNotAwaitedWithoutNamespace(t *testing.T) {
 		if waits := successor != ""; waits == without {
 			t.Errorf("without namespace %t: waits for %q", without, successor)
 		}
-	}
-}
-
-// The younger backend takes over what the older spec no longer names, and nothing else.
-func TestOlderBackendReleasesAVersion(t *testing.T) {
-	t.Parallel()
-	fc, r := withTwoBackends(t)
-	fc.changeOlder(onlyV1beta1)
-	fc.reconcileBothUntil(r, func() bool { return fc.pointsToNow(v1) == ourService })
-	fc.wantPointsTo(v1beta1, olderService)
-	if !fc.isWaitingForOlder() {
-		t.Errorf("it does not wait:\n%s", fc.show())
 	}
 }

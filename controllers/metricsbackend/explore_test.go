@@ -95,11 +95,12 @@ var errKilled = errors.New("the process was killed")
 
 func newRun(fc *fakeCluster, c change, faults ...fault) *run {
 	x := &run{
-		fakeCluster: fc, change: c, faults: faults, always: map[schema.GroupVersion]bool{}, told: map[string]string{},
+		fakeCluster: fc, change: c, faults: faults, always: map[schema.GroupVersion]bool{}, stays: map[schema.GroupVersion]bool{}, told: map[string]string{},
 		decided: map[string]bool{}, states: map[string]bool{}, steps: map[string]bool{},
 	}
 	for _, gv := range testVersions {
 		x.always[gv] = fc.pointsToNow(gv) != ""
+		x.stays[gv] = slices.Contains(c.stays, gv)
 	}
 	return x
 }

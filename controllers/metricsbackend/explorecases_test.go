@@ -32,6 +32,10 @@ type change struct {
 	done  func(*fakeCluster) bool
 	// older: an older MetricsBackend is reconciled, too. second: another operator runs.
 	older, second bool
+	// stays are versions that never leave discovery; with a fault, all that never do without it must stay, too.
+	stays []schema.GroupVersion
+	// behind is how many steps the second kube-apiserver is behind the first one; 0 means one.
+	behind int
 	// anyStatus: the status at the end depends on what went wrong.
 	anyStatus bool
 }
@@ -51,7 +55,7 @@ func (c change) cluster(t *testing.T, name string) *fakeCluster {
 		if c.prepare != nil {
 			c.prepare(fc)
 		}
-		fc.withViews()
+		fc.withViews(max(c.behind, 1))
 	})
 	if c.change != nil {
 		c.change(fc)
@@ -141,15 +145,15 @@ func ownChanges() map[string]change {
 	withoutGate := func(fc *fakeCluster) { fc.withoutGate = true }
 	return map[string]change{
 		"created": {done: ready},
-		"a newer image and its version": {
+		"a newer image and its version": {stays: []schema.GroupVersion{v1beta1},
 			prepare: readyAfter(specOf(older, "v1beta1")), change: specOf(both, "v1", "v1beta1"), done: ready,
 		},
-		"an older image and its version": {
+		"an older image and its version": {stays: []schema.GroupVersion{v1beta1},
 			prepare: readyAfter(specOf(both, "v1", "v1beta1")), change: all(withoutGate, specOf(older, "v1beta1")), done: ready,
 		},
 		"a version is added":             {prepare: readyAfter(specOf(both, "v1beta1")), change: specOf(both, "v1", "v1beta1"), done: ready},
 		"a version is taken out":         {prepare: readyAfter(specOf(both, "v1", "v1beta1")), change: specOf(both, "v1beta1"), done: ready},
-		"an older image that lacks v1":   {prepare: readyAfter(specOf(both, "v1", "v1beta1")), change: specOf(older, "v1", "v1beta1"), done: lacksV1},
+		"an older image that lacks v1":   {stays: []schema.GroupVersion{v1beta1}, prepare: readyAfter(specOf(both, "v1", "v1beta1")), change: specOf(older, "v1", "v1beta1"), done: lacksV1},
 		"a newer image that has v1, too": {prepare: readyAfter(specOf(older, "v1", "v1beta1")), change: specOf(both, "v1", "v1beta1"), done: ready},
 		"the operator is upgraded": {
 			before: older, after: both, prepare: func(fc *fakeCluster) { becomeReadyWith(fc, older) }, done: ready,
@@ -191,21 +195,21 @@ func ownChanges() map[string]change {
 			}),
 			done: func(fc *fakeCluster) bool { return fc.isReady() && fc.deployedImage() == older },
 		},
-		"a version is taken out that clients use": {
+		"a version is taken out that clients use": {stays: []schema.GroupVersion{v1, v1beta1},
 			prepare: becomeReady, change: func(fc *fakeCluster) {
 				fc.consumers = everyPod(hpaOf(v1beta1Name, fc.today()))
 				fc.change(onlyV1)
 			}, done: (*fakeCluster).isKept,
 		},
-		"the authority is rotated": {prepare: becomeReady, change: rotate("now"), done: ready},
-		"a certificate from a Secret": {
+		"the authority is rotated": {stays: []schema.GroupVersion{v1, v1beta1}, prepare: becomeReady, change: rotate("now"), done: ready},
+		"a certificate from a Secret": {stays: []schema.GroupVersion{v1, v1beta1},
 			prepare: becomeReady, change: func(fc *fakeCluster) { fc.provide("mine"); useSecret("mine")(fc) }, done: ready,
 		},
-		"no certificate from a Secret": {
+		"no certificate from a Secret": {stays: []schema.GroupVersion{v1, v1beta1},
 			prepare: func(fc *fakeCluster) { fc.provide("mine"); useSecret("mine")(fc); becomeReady(fc) }, change: managed, done: ready,
 		},
-		"deletion of all groups": {prepare: readyAfter(groups(both)), change: deleteBackend, done: (*fakeCluster).isGone},
-		"deletion":               {prepare: becomeReady, change: deleteBackend, done: (*fakeCluster).isGone},
+		"deletion of all groups": {behind: 3, prepare: readyAfter(groups(both)), change: deleteBackend, done: (*fakeCluster).isGone},
+		"deletion":               {behind: 3, prepare: becomeReady, change: deleteBackend, done: (*fakeCluster).isGone},
 		"deletion before it is ready": {
 			prepare: func(fc *fakeCluster) { fc.reconcileRounds(fc.reconciler(), 4) }, change: deleteBackend, done: (*fakeCluster).isGone,
 		},
@@ -226,9 +230,9 @@ func takeovers() map[string]change {
 	ready := (*fakeCluster).isReady
 	reapplied := fieldManagers()["server-side apply"]
 	return map[string]change{
-		"taken over":                  {prepare: waitingCluster, change: policy(v1alpha1.AdoptionAlways), other: reapplied, done: ready},
+		"taken over":                  {stays: []schema.GroupVersion{v1beta1}, prepare: waitingCluster, change: policy(v1alpha1.AdoptionAlways), other: reapplied, done: ready},
 		"v1 beside v1beta1 of theirs": {prepare: waitingCluster, change: all(policy(v1alpha1.AdoptionAlways), func(fc *fakeCluster) { fc.change(onlyV1) }), done: ready},
-		"taken over as it is unavailable": {
+		"taken over as it is unavailable": {stays: []schema.GroupVersion{v1beta1},
 			prepare: waitingCluster,
 			change: func(fc *fakeCluster) {
 				fc.setAvailable(fc.apiService(v1beta1), apiregistrationv1.ConditionFalse, "FailedDiscoveryCheck")
@@ -236,11 +240,11 @@ func takeovers() map[string]change {
 			},
 			done: ready,
 		},
-		"given back": {
+		"given back": {stays: []schema.GroupVersion{v1beta1}, behind: 3,
 			prepare: adoptedCluster, change: deleteBackend, other: reapplied,
 			done: func(fc *fakeCluster) bool { return fc.isGone() && fc.pointsToNow(v1beta1) == metricsServer },
 		},
-		"v1beta1 alone is given back": {
+		"v1beta1 alone is given back": {stays: []schema.GroupVersion{v1beta1}, behind: 3,
 			prepare: func(fc *fakeCluster) {
 				adoptedCluster(fc)
 				fc.change(onlyV1beta1)
@@ -249,7 +253,7 @@ func takeovers() map[string]change {
 			change: deleteBackend,
 			done:   func(fc *fakeCluster) bool { return fc.isGone() && fc.pointsToNow(v1beta1) == metricsServer },
 		},
-		"given back by the spec": {
+		"given back by the spec": {stays: []schema.GroupVersion{v1beta1}, behind: 3,
 			prepare: adoptedCluster, change: func(fc *fakeCluster) { fc.change(onlyV1) },
 			done: func(fc *fakeCluster) bool { return fc.isReady() && fc.pointsToNow(v1beta1) == metricsServer },
 		},
@@ -272,15 +276,15 @@ func takeovers() map[string]change {
 			}, func(fc *fakeCluster) { fc.change(onlyV1) }),
 			done: (*fakeCluster).isReady,
 		},
-		"left to the manager that took it back": {
+		"left to the manager that took it back": {stays: []schema.GroupVersion{v1beta1},
 			prepare: adoptedCluster, change: all(reapplied, deleteBackend),
 			done: func(fc *fakeCluster) bool { return fc.isGone() && fc.pointsToNow(v1beta1) == metricsServer },
 		},
-		"from serving to existing": {
+		"from serving to existing": {stays: []schema.GroupVersion{v1beta1}, behind: 3,
 			prepare: besideOther, change: moveToExisting,
 			done: func(fc *fakeCluster) bool { return fc.isReady() && !fc.deployed() && len(fc.pods()) == 0 },
 		},
-		"from existing to serving": {prepare: existingCluster, change: moveToServing, done: ready},
+		"from existing to serving": {stays: []schema.GroupVersion{v1beta1}, prepare: existingCluster, change: moveToServing, done: ready},
 		"from existing to serving that serves less": {
 			prepare: func(fc *fakeCluster) {
 				existingCluster(fc)
@@ -377,7 +381,7 @@ func failures() map[string]change {
 		}
 	}
 	return map[string]change{
-		"taken over, and out of reach": {
+		"taken over, and out of reach": {stays: []schema.GroupVersion{v1beta1},
 			prepare: waitingCluster, change: policy(v1alpha1.AdoptionAlways), meanwhile: blockedAtTakeover(v1beta1), done: reverted, anyStatus: true,
 		},
 		"taken over as it was unavailable, and out of reach": {
@@ -422,7 +426,7 @@ func others() map[string]change {
 		fc.reconcileBothUntil(fc.live(), func() bool { return fc.holds(olderName) && fc.isWaitingForOlder() })
 	}
 	return map[string]change{
-		"the older MetricsBackend is deleted": {
+		"the older MetricsBackend is deleted": {stays: []schema.GroupVersion{v1, v1beta1},
 			older: true, prepare: two, change: func(fc *fakeCluster) { fc.delete(olderBackend()) },
 			done: func(fc *fakeCluster) bool { return fc.holds(backendName) && fc.isReady() },
 		},

@@ -30,11 +30,11 @@ type view struct {
 	seen  map[schema.GroupVersion]*apiregistrationv1.APIService
 }
 
-// withViews gives the cluster two kube-apiservers, of which the second one is slower.
-func (fc *fakeCluster) withViews() {
+// withViews gives the cluster two kube-apiservers, of which the second one is some steps behind.
+func (fc *fakeCluster) withViews(behind int) {
 	fc.views = nil
 	for i, replica := range fc.replicas {
-		v := &view{address: replica.address, delay: i, waits: map[schema.GroupVersion]int{}, seen: map[schema.GroupVersion]*apiregistrationv1.APIService{}}
+		v := &view{address: replica.address, delay: i * behind, waits: map[schema.GroupVersion]int{}, seen: map[schema.GroupVersion]*apiregistrationv1.APIService{}}
 		for _, gv := range testVersions {
 			v.seen[gv] = fc.allAPIServices()[apiServiceName(gv)]
 		}

@@ -273,31 +273,6 @@ func TestMoveToServingThatServesNothing(t *testing.T) {
 	fc.reconcileUntil(r, fc.isReady)
 }
 
-// Our image serves less than the other implementation: what it lacks is retired first.
-func TestMoveToServingThatServesLess(t *testing.T) {
-	t.Parallel()
-	fc := prepared(t, "existing", existingCluster)
-	r := fc.live()
-	fc.scaleMetricsServer(2, v1, v1beta1)
-	fc.reconcileUntil(r, func() bool { return fc.isReady() && fc.isRegistered(v1) })
-	fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
-		spec.Existing = nil
-		spec.Serving.Image = imageV1beta1
-	})
-	want := []string{
-		"v1:theirs v1beta1:theirs no pods",
-		"v1:theirs v1beta1:theirs pods",
-		"v1: v1beta1:theirs pods",
-		"v1: v1beta1:ours pods",
-	}
-	got := fc.moves(r, func() bool {
-		return fc.pointsToNow(v1beta1) == ourService && fc.condition(v1alpha1.ConditionReady).Reason == v1alpha1.ReasonVersionNotServed
-	})
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 // The certificate of pods that are gone must not trigger an alert.
 func TestCertificateSeriesEnd(t *testing.T) {
 	fc := newFakeCluster(t, newBackend())

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,7 +18,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 )
 
 // adoptedCluster has a backend with our own pods that adopted v1beta1 from
@@ -161,21 +159,6 @@ func TestRestoreIsNotPossible(t *testing.T) {
 	}
 }
 
-// A previous owner whose pods restart is waited for.
-func TestRestoreWaitsForThePreviousOwner(t *testing.T) {
-	t.Parallel()
-	fc := prepared(t, "adopted", adoptedCluster)
-	r := fc.live()
-	fc.scaleMetricsServer(0)
-	fc.delete(fc.backend())
-	mustReconcile(t, r)
-	fc.clock.Step(lifecycle.PreviousOwnerGrace - time.Second)
-	mustReconcile(t, r)
-	fc.scaleMetricsServer(1, v1beta1)
-	fc.reconcileUntil(r, fc.isGone)
-	fc.wantPointsTo(v1beta1, metricsServer)
-}
-
 // What may fail for ever keeps no deletion. Without a token the previous owner is not asked,
 // and gets the APIService if its endpoints are ready; one that cannot be read does not.
 func TestRestoreWithoutRights(t *testing.T) {
@@ -248,21 +231,4 @@ func TestRestoreRaces(t *testing.T) {
 	if got := fc.apiService(v1beta1); !raced || got.Labels["team"] != "metrics" || fc.pointsToNow(v1beta1) != metricsServer {
 		t.Errorf("raced %t, labels %v, points to %s", raced, got.Labels, fc.pointsToNow(v1beta1))
 	}
-}
-
-// Our pods stay while a kube-apiserver has not seen the restore.
-func TestRestoreIsConfirmed(t *testing.T) {
-	t.Parallel()
-	fc := prepared(t, "adopted", adoptedCluster)
-	r := fc.live()
-	fc.replicas[1].lags = true
-	defer func() { fc.replicas[1].lags = false }()
-	fc.delete(fc.backend())
-	fc.reconcileRounds(r, 10)
-	if fc.pointsToNow(v1beta1) != metricsServer || len(fc.pods()) == 0 || fc.violation != "" {
-		t.Fatalf("leads to %s, %d pods, %s", fc.pointsToNow(v1beta1), len(fc.pods()), fc.violation)
-	}
-	fc.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, "", "kube-apiserver 192.0.2.2:6443 does not follow yet")
-	fc.replicas[1].lags = false
-	fc.reconcileUntil(r, fc.isGone)
 }

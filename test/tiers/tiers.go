@@ -73,7 +73,7 @@ var table = map[Suite]map[Tier]string{
 			TestValues TestWatchThroughKubeAPIServer TestServingKilledUnderWatches TestKubeAPIServerRestartUnderWatches
 			TestWatchMetrics TestWatchFollowsItsBackend TestWatchFollowsItsFile TestShutdownMovesWatches`,
 		Long: `
-			TestStoppedAfterEachWrite TestTwoOperators TestWatchFaults
+			TestTwoOperators TestWatchFaults
 			TestRulesOfOtherServers TestVictoriaMetrics TestThanos
 			TestArgoCD TestCertManagerControllers`,
 	},

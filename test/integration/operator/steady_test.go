@@ -14,11 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 	"github.com/metricsbackend/metrics-backend-operator/test/etcdwrites"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
@@ -34,7 +37,7 @@ func TestSteadyHourPersistsLeasesOnly(t *testing.T) {
 
 	simulated := testingclock.NewFakePassiveClock(time.Now())
 	recorder := events.NewFakeRecorder(100)
-	reconciler := newReconciler(t, suite, interceptor.Funcs{}, func(o *metricsbackend.Options) {
+	reconciler := newReconciler(t, suite, func(o *metricsbackend.Options) {
 		o.Events, o.Clock, o.Aggregator = recorder, simulated, simulatedAges{o.Aggregator, simulated}
 	})
 	writes, err := etcdwrites.Start(t.Context(), suite.etcd)
@@ -110,4 +113,33 @@ type simulatedAges struct {
 
 func (a simulatedAges) FreshNodeSample(ctx context.Context, gv schema.GroupVersion, since time.Time) (bool, error) {
 	return a.Aggregator.FreshNodeSample(ctx, gv, since.Add(-a.simulated.Since(time.Now())))
+}
+
+// newReconciler returns an operator without a cache, with the operator's rights.
+func newReconciler(t *testing.T, suite *controlPlane, change func(*metricsbackend.Options)) *metricsbackend.Reconciler {
+	t.Helper()
+	kinds, err := newScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := suite.operator.Config()
+	config.QPS = -1
+	direct, err := client.NewWithWatch(config, client.Options{Scheme: kinds})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Dial = dialAdvertised(suite.config.Host)
+	aggregated, err := aggregator.NewClient(config, direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := metricsbackend.Options{
+		Client: direct, APIReader: direct, Events: &events.FakeRecorder{},
+		Pods: servingclient.NewClient(suite.pods.dial), Aggregator: aggregated,
+		Clock:     clock.RealClock{},
+		Namespace: systemNamespace, Namespaces: []string{systemNamespace, otherNamespace},
+		ServingImage: imageBoth,
+	}
+	change(&options)
+	return metricsbackend.New(options)
 }

@@ -321,7 +321,7 @@ func (c *controlPlane) startOperator(ctx context.Context, config *rest.Config, n
 	}
 	pods, directory := servingclient.NewClient(c.pods.dial), servingclient.NewDirectory()
 	reconciler := metricsbackend.New(metricsbackend.Options{
-		Client: mgr.GetClient(), APIReader: blindTo{mgr.GetAPIReader(), drivenByTest},
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
 		Events: mgr.GetEventRecorder(v1alpha1.FieldOwner),
 		Pods:   pods, Directory: directory, Aggregator: aggregated,
 		Clock:     clock.RealClock{},

@@ -45,9 +45,6 @@ type workload struct {
 	// detached keeps every pod out of the endpoints, as a selector that matches
 	// none does; the pods stay ready.
 	detached atomic.Bool
-	// ungated lets pods become ready whatever is registered, as those of an image do
-	// that knows nothing of it.
-	ungated atomic.Bool
 	// changed has an element when an object has changed since the last look.
 	changed chan struct{}
 }
@@ -349,9 +346,6 @@ func secretOf(pod *corev1.Pod) string {
 
 // mayBeReady is the first gate of a serving pod's readiness.
 func (w *workload) mayBeReady(ctx context.Context, pod *corev1.Pod, peers []corev1.Pod) (bool, error) {
-	if w.ungated.Load() {
-		return true, nil
-	}
 	var registered apiregistrationv1.APIServiceList
 	if err := w.client.List(ctx, &registered, client.MatchingLabels{v1alpha1.LabelBackend: pod.Labels[v1alpha1.LabelBackend]}); err != nil {
 		return false, err
