@@ -52,8 +52,8 @@ test-long: ## Slower tests: takeover of metrics-server, runbooks, chart, GitOps,
 	@TEST_TIER=long hack/test.sh integration e2e
 
 .PHONY: test-soak
-test-soak: ## Ten upgrades, rollbacks and rotations, and checks of durations (an hour, on an idle machine; root).
-	@TEST_TIER=soak hack/test.sh e2e
+test-soak: ## Ten upgrades, rollbacks and rotations, faults in pairs, and checks of durations (an hour and a half, on an idle machine; root).
+	@TEST_TIER=soak hack/test.sh integration e2e
 
 ##@ Parts of the tests
 

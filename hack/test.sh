@@ -128,6 +128,9 @@ integration() {
 			quiet_step build "$program" hack/build-program.sh "$program" || return
 		done
 	fi
+	if [ "$TEST_TIER" = soak ] && [ -z "$RUN" ]; then
+		tests integration --verbose -- -timeout 40m -run '^TestExplore$' ./controllers/metricsbackend -pairs 20s || true
+	fi
 	if [ "$TEST_TIER" = test ] && [ -z "$RUN" ]; then
 		# Shared test packages have integration tests of their own.
 		local shared
@@ -184,9 +187,6 @@ e2e_tests() {
 	if [ "$TEST_TIER" != test ]; then
 		quiet_step build "build the autoscaler by watch" go -C test/autoscaler test -c -tags e2e -o "$PWD/bin/autoscaler.test" . || return
 	fi
-	if [ "$TEST_TIER" = soak ] && [ -z "$RUN" ]; then
-		tests e2e --verbose -- -run '^TestExplore$' ./controllers/metricsbackend -pairs 20s || true
-	fi
 	if [ "$TEST_TIER" = long ]; then
 		quiet_step build "build helm" go -C test/chart tool helm version || return
 		verbose_step build "metrics-server" hack/metrics-server.sh || return
@@ -203,11 +203,11 @@ main() {
 	# A complete run that passes is recorded for a release.
 	local part pattern whole=
 	case "$TEST_TIER $*${RUN:+ $RUN}$(env | grep ^E2E_ || true)" in
-	"long integration e2e" | "soak e2e") whole=$(clean_tree || true) ;;
+	"long integration e2e" | "soak integration e2e") whole=$(clean_tree || true) ;;
 	esac
 	if [ "$TEST_TIER" = soak ]; then
 		export E2E_SPEC_CYCLES=${E2E_SPEC_CYCLES:-10} E2E_IMAGE_CYCLES=${E2E_IMAGE_CYCLES:-4}
-		export E2E_ROTATIONS=${E2E_ROTATIONS:-10} E2E_WATCH_WINDOW=${E2E_WATCH_WINDOW:-5m}
+		export OPERATIONS=${OPERATIONS:-400} E2E_ROTATIONS=${E2E_ROTATIONS:-10} E2E_WATCH_WINDOW=${E2E_WATCH_WINDOW:-5m}
 	fi
 	AGAIN=
 	# Set if something failed that is not in the results.

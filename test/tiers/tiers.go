@@ -73,9 +73,10 @@ var table = map[Suite]map[Tier]string{
 			TestValues TestWatchThroughKubeAPIServer TestServingKilledUnderWatches TestKubeAPIServerRestartUnderWatches
 			TestWatchMetrics TestWatchFollowsItsBackend TestWatchFollowsItsFile TestShutdownMovesWatches`,
 		Long: `
-			TestTwoOperators TestWatchFaults
+			TestOperations TestTwoOperators TestWatchFaults
 			TestRulesOfOtherServers TestVictoriaMetrics TestThanos
 			TestArgoCD TestCertManagerControllers`,
+		Soak: `TestOperations`,
 	},
 }
 
@@ -92,7 +93,7 @@ const extraTests = `
 var limits = map[Tier]map[string]time.Duration{
 	Test: {"build": 14 * time.Minute, "unit": 35 * time.Minute, "integration": 10 * time.Minute, "e2e": 25 * time.Minute},
 	Long: {"build": 80 * time.Minute, "integration": 20 * time.Minute, "e2e": 75 * time.Minute},
-	Soak: {"build": 40 * time.Minute, "e2e": 120 * time.Minute},
+	Soak: {"build": 40 * time.Minute, "integration": 60 * time.Minute, "e2e": 120 * time.Minute},
 }
 
 // Limit returns the time limit of a part: build, unit, integration or e2e.
