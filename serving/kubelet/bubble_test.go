@@ -164,7 +164,7 @@ func inBubble(t *testing.T, test func(t *testing.T, certificate tls.Certificate)
 	synctest.Test(t, func(t *testing.T) { test(t, certificate) })
 }
 
-// unstamped answers without timestamps, so that there is no phase to track.
+// unstamped answers without timestamps, so that no refresh can be tracked.
 func unstamped(node string, w http.ResponseWriter, r *http.Request) {
 	withoutMemory(node, w, r)
 	_, _ = io.WriteString(w, "container_memory_working_set_bytes{container=\"c\",namespace=\"n\",pod=\"p\"} 1\n")

@@ -115,7 +115,7 @@ func (s *Source) updateGauges() {
 	defer s.mu.Unlock()
 	tracked := 0
 	for _, t := range s.targets {
-		if t.phase.Tracks(s.settings.Interval) {
+		if t.refreshes.Tracks(s.settings.Interval) {
 			tracked++
 		}
 	}

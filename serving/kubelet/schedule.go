@@ -224,7 +224,7 @@ func (s *Source) recordOutcome(t *target, o *outcome) func(context.Context) {
 			t.firstSuccess = o.start
 		}
 		if o.nodeSample {
-			t.phase.Observe(o.start, o.sample)
+			t.refreshes.Observe(o.start, o.sample)
 		}
 	}
 	if t.failed == v1alpha1.ScrapeTimeout {
@@ -267,10 +267,10 @@ func (s *Source) schedule(t *target, now time.Time) {
 	}
 	slots := schedule.Schedule{Interval: interval, Phase: t.phaseIn(interval)}
 	slot := slots.Next(from)
-	due := t.phase.Next(slot, interval)
+	due := t.refreshes.Next(slot, interval)
 	if !due.After(now) {
 		slot = slots.Next(now)
-		due = t.phase.Next(slot, interval)
+		due = t.refreshes.Next(slot, interval)
 	}
 	s.queueAt(t, slot, due)
 }

@@ -364,7 +364,7 @@ func TestTracksDriftingPhase(t *testing.T) {
 		defer f.source.mu.Unlock()
 		tracked := 0
 		for _, target := range f.source.targets {
-			if target.phase.Tracks(f.source.settings.Interval) {
+			if target.refreshes.Tracks(f.source.settings.Interval) {
 				tracked++
 			}
 		}

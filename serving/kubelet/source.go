@@ -22,7 +22,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/internal/schedule"
 	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 	"github.com/metricsbackend/metrics-backend-operator/serving/delayqueue"
-	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet/phase"
+	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet/refresh"
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
@@ -86,8 +86,8 @@ type target struct {
 	// Entry is when the next or running scrape is due; slot, which is not later, is
 	// the slot of the schedule that it uses.
 	delayqueue.Entry
-	slot  time.Time
-	phase phase.Tracker
+	slot      time.Time
+	refreshes refresh.Tracker
 	// timeouts counts consecutive scrapes that timed out.
 	timeouts int
 	// started and timeout are those of the running scrape; cancel cancels it.

@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package phase estimates when a kubelet refreshes its node sample, so that a
+// Package refresh estimates when a kubelet refreshes its node sample, so that a
 // scrape can follow a refresh closely instead of reading an old sample.
 //
 // The kubelet's eviction manager makes cAdvisor read the node, works, and waits for
@@ -35,7 +35,7 @@
 //
 // TestTracker simulates kubelets, and compares the ages of samples with those of
 // scrapes at equal distances.
-package phase
+package refresh
 
 import (
 	"math"
@@ -58,7 +58,7 @@ const (
 	// the cost of uneven distances.
 	latestAim = 0.3
 	// longestStretch is the longest period, in intervals, to which an interval is
-	// stretched. It is small since the samples of containers have no phase: they only
+	// stretched. It is small since the samples of containers have no such rhythm: they only
 	// get older.
 	longestStretch = 1.25
 	// resolution, in seconds, is the width of the bracket that is not halved. Scrapes
@@ -69,7 +69,7 @@ const (
 	clockDrift = 100e-6
 )
 
-// Tracker estimates the phase of one kubelet. The zero value has no samples. It is
+// Tracker estimates when one kubelet refreshes its node sample. The zero value has no samples. It is
 // not safe for concurrent use.
 type Tracker struct {
 	// sample is the time of the newest sample, by the kubelet's clock, and scraped
@@ -170,7 +170,7 @@ func (t *Tracker) Next(slot time.Time, interval time.Duration) time.Time {
 	return slot.Add(time.Duration(max(wait, 0) * float64(time.Second)))
 }
 
-// Tracks reports whether the phase is known and useful for an interval. An interval
+// Tracks reports whether the refreshes are known, and useful for an interval. An interval
 // slightly shorter than the period is stretched to it; a much shorter one reads
 // each sample anyway.
 func (t *Tracker) Tracks(interval time.Duration) bool {
