@@ -202,7 +202,7 @@ main() {
 	go build -o bin/testrun ./hack/testrun
 	# A complete run that passes is recorded for a release.
 	local part pattern whole=
-	case "$TEST_TIER $*${RUN:+ $RUN}$(env | grep ^E2E_ || true)" in
+	case "$TEST_TIER $*${RUN:+ $RUN}$(env | grep -E '^(E2E_|OPERATIONS=|SEED=)' || true)" in
 	"long integration e2e" | "soak integration e2e") whole=$(clean_tree || true) ;;
 	esac
 	if [ "$TEST_TIER" = soak ]; then

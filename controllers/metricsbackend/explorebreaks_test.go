@@ -47,7 +47,6 @@ func readsAround(funcs func(cached client.Client) interceptor.Funcs) func(*run, 
 }
 
 func breakings() map[string]breaking {
-	const clientsUseIt = "a version is taken out that clients use"
 	const older = "an older image and its version"
 	const slow = 6 // steps of a kube-apiserver that is far behind
 	return map[string]breaking{
@@ -119,7 +118,7 @@ func breakings() map[string]breaking {
 				return c.List(ctx, l, opts...)
 			}}
 		}), "is not in discovery"},
-		"the cache says that there are no pods": {clientsUseIt, readsAround(func(client.Client) interceptor.Funcs {
+		"the cache says that there are no pods": {"a version is taken out that clients use", readsAround(func(client.Client) interceptor.Funcs {
 			return interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 				if o, ok := o.(*appsv1.Deployment); ok {
 					return apierrors.NewNotFound(corev1.Resource("deployments"), o.Name)
@@ -156,19 +155,14 @@ func TestBreaks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := changes()[tc.change]
-			broken := func(fc *fakeCluster, faults ...fault) *run {
-				x := newRun(fc, c, faults...)
-				x.breaks = tc.breaks
-				return x
-			}
-			normal := broken(c.cluster(t, tc.change))
+			normal := newRun(c.cluster(t, tc.change), c)
+			normal.breaks = tc.breaks
 			shortest, found := normal, normal.toEnd(nil)
 			for _, f := range faultsOf(normal.points, c) {
 				if found != "" {
 					break
 				}
-				shortest = broken(normal.snapshots[f.pass-1].restore(t), f.fault)
-				shortest.passes, shortest.stays = f.pass-1, normal.always
+				shortest = normal.late(t, f.fault)
 				found = shortest.toEnd(nil)
 			}
 			if !strings.Contains(found, tc.want) {

@@ -22,8 +22,8 @@ import (
 
 // change is a change of the spec, of the operator or of the cluster, and the state in which it ends whatever goes wrong.
 type change struct {
-	// before and after are the operator's default image, which differ if the operator itself is changed; or empty.
-	before, after   string
+	// after is the operator's default image from the change on, if the operator itself is changed; or empty.
+	after           string
 	prepare, change func(*fakeCluster)
 	// meanwhile is what others do after each pass, or nil.
 	meanwhile func(*fakeCluster)
@@ -89,9 +89,20 @@ func all(changes ...func(*fakeCluster)) func(*fakeCluster) {
 	}
 }
 
-func policy(p v1alpha1.AdoptionPolicy) func(*fakeCluster) {
-	return func(fc *fakeCluster) { fc.change(adopting(p)) }
+// changed is a change of the spec.
+func changed(change func(*v1alpha1.MetricsBackendSpec)) func(*fakeCluster) {
+	return func(fc *fakeCluster) { fc.change(change) }
 }
+
+func policy(p v1alpha1.AdoptionPolicy) func(*fakeCluster) { return changed(adopting(p)) }
+
+// becomesUnavailable: kube-apiserver reports that metrics-server is.
+func becomesUnavailable(fc *fakeCluster) {
+	fc.setAvailable(fc.apiService(v1beta1), apiregistrationv1.ConditionFalse, "FailedDiscoveryCheck")
+}
+
+// theirsFails: metrics-server does not answer.
+func theirsFails(fc *fakeCluster) { fc.failMetricsServer(errors.New("connection refused")) }
 
 func stalledBy(reason string) func(*fakeCluster) bool {
 	return func(fc *fakeCluster) bool { return fc.isStalledBy(reason) }
@@ -141,6 +152,13 @@ func ownChanges() map[string]change {
 			fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Image = image; withAllGroups(spec) })
 		}
 	}
+	// The operator was changed, and is changed again in the middle.
+	halfway := func(from, to string) func(*fakeCluster) {
+		return func(fc *fakeCluster) {
+			becomeReadyWith(fc, from)
+			fc.reconcileRounds(fc.operator(to), 4)
+		}
+	}
 	// Images without a readiness gate: only the order protects their clients.
 	withoutGate := func(fc *fakeCluster) { fc.withoutGate = true }
 	return map[string]change{
@@ -156,29 +174,19 @@ func ownChanges() map[string]change {
 		"an older image that lacks v1":   {stays: []schema.GroupVersion{v1beta1}, prepare: readyAfter(specOf(both, "v1", "v1beta1")), change: specOf(older, "v1", "v1beta1"), done: lacksV1},
 		"a newer image that has v1, too": {prepare: readyAfter(specOf(older, "v1", "v1beta1")), change: specOf(both, "v1", "v1beta1"), done: ready},
 		"the operator is upgraded": {
-			before: older, after: both, prepare: func(fc *fakeCluster) { becomeReadyWith(fc, older) }, done: ready,
+			after: both, prepare: func(fc *fakeCluster) { becomeReadyWith(fc, older) }, done: ready,
 		},
 		"the operator is downgraded": {
-			before: both, after: older, prepare: func(fc *fakeCluster) { becomeReadyWith(fc, both) }, done: lacksV1,
+			after: older, prepare: func(fc *fakeCluster) { becomeReadyWith(fc, both) }, done: lacksV1,
 		},
 		"the operator is upgraded in the middle of a downgrade": {
-			before: both, after: both,
-			prepare: func(fc *fakeCluster) {
-				becomeReadyWith(fc, both)
-				fc.reconcileRounds(fc.operator(older), 4)
-			},
-			done: ready,
+			after: both, prepare: halfway(both, older), done: ready,
 		},
 		"the operator is downgraded in the middle of an upgrade": {
-			before: older, after: older,
-			prepare: func(fc *fakeCluster) {
-				becomeReadyWith(fc, older)
-				fc.reconcileRounds(fc.operator(both), 4)
-			},
-			done: lacksV1,
+			after: older, prepare: halfway(older, both), done: lacksV1,
 		},
 		"the operator is downgraded, and knows less": {
-			before: imageFuture, after: both, prepare: registeredByALaterOperator,
+			after: both, prepare: registeredByALaterOperator,
 			done: func(fc *fakeCluster) bool { return fc.isReady() && fc.deployedImage() == both && !fc.isRegistered(v2) },
 		},
 		"groups are added, with the image that serves them": {
@@ -231,14 +239,10 @@ func takeovers() map[string]change {
 	reapplied := fieldManagers()["server-side apply"]
 	return map[string]change{
 		"taken over":                  {stays: []schema.GroupVersion{v1beta1}, prepare: waitingCluster, change: policy(v1alpha1.AdoptionAlways), other: reapplied, done: ready},
-		"v1 beside v1beta1 of theirs": {prepare: waitingCluster, change: all(policy(v1alpha1.AdoptionAlways), func(fc *fakeCluster) { fc.change(onlyV1) }), done: ready},
+		"v1 beside v1beta1 of theirs": {prepare: waitingCluster, change: all(policy(v1alpha1.AdoptionAlways), changed(onlyV1)), done: ready},
 		"taken over as it is unavailable": {stays: []schema.GroupVersion{v1beta1},
 			prepare: waitingCluster,
-			change: func(fc *fakeCluster) {
-				fc.setAvailable(fc.apiService(v1beta1), apiregistrationv1.ConditionFalse, "FailedDiscoveryCheck")
-				fc.failMetricsServer(errors.New("connection refused"))
-			},
-			done: ready,
+			change:  all(becomesUnavailable, theirsFails), done: ready,
 		},
 		"given back": {stays: []schema.GroupVersion{v1beta1}, behind: 3,
 			prepare: adoptedCluster, change: deleteBackend, other: reapplied,
@@ -254,11 +258,11 @@ func takeovers() map[string]change {
 			done:   func(fc *fakeCluster) bool { return fc.isGone() && fc.pointsToNow(v1beta1) == metricsServer },
 		},
 		"given back by the spec": {stays: []schema.GroupVersion{v1beta1}, behind: 3,
-			prepare: adoptedCluster, change: func(fc *fakeCluster) { fc.change(onlyV1) },
+			prepare: adoptedCluster, change: changed(onlyV1),
 			done: func(fc *fakeCluster) bool { return fc.isReady() && fc.pointsToNow(v1beta1) == metricsServer },
 		},
 		"given back to an owner that fails for a while": {
-			prepare: adoptedCluster, change: all(deleteBackend, failsForAWhile, func(fc *fakeCluster) { fc.failMetricsServer(errors.New("connection refused")) }),
+			prepare: adoptedCluster, change: all(deleteBackend, failsForAWhile, theirsFails),
 			meanwhile: func(fc *fakeCluster) {
 				if !fc.stillFails() {
 					clear(fc.other.failing)
@@ -267,13 +271,13 @@ func takeovers() map[string]change {
 			done: func(fc *fakeCluster) bool { return fc.isGone() && fc.pointsToNow(v1beta1) == metricsServer },
 		},
 		"not given back to an owner that fails": {
-			prepare: adoptedCluster, change: all(deleteBackend, func(fc *fakeCluster) { fc.failMetricsServer(errors.New("connection refused")) }),
+			prepare: adoptedCluster, change: all(deleteBackend, theirsFails),
 			done: func(fc *fakeCluster) bool { return fc.isGone() && fc.pointsToNow(v1beta1) == "" },
 		},
 		"not given back without a record": {
 			prepare: adoptedCluster, change: all(func(fc *fakeCluster) {
 				fc.editAPIService(v1beta1, func(s *apiregistrationv1.APIService) { s.Annotations[v1alpha1.AnnotationPreviousOwner] = "nonsense" })
-			}, func(fc *fakeCluster) { fc.change(onlyV1) }),
+			}, changed(onlyV1)),
 			done: (*fakeCluster).isReady,
 		},
 		"left to the manager that took it back": {stays: []schema.GroupVersion{v1beta1},
@@ -346,9 +350,9 @@ func refusals() map[string]change {
 			done: stalledBy(v1alpha1.ReasonContested),
 		},
 		"a missing Secret": {
-			prepare: becomeReady, change: func(fc *fakeCluster) { pullSecret(fc) }, done: stalledBy(v1alpha1.ReasonSecretMissing),
+			prepare: becomeReady, change: pullSecret, done: stalledBy(v1alpha1.ReasonSecretMissing),
 		},
-		"a missing Secret from the beginning": {change: func(fc *fakeCluster) { pullSecret(fc) }, done: stalledBy(v1alpha1.ReasonSecretMissing)},
+		"a missing Secret from the beginning": {change: pullSecret, done: stalledBy(v1alpha1.ReasonSecretMissing)},
 		"a version is added while a Secret is missing": {
 			prepare: readyAfter(specOf(imageBoth, "v1beta1")), change: all(pullSecret, specOf(imageBoth, "v1", "v1beta1")),
 			done: stalledBy(v1alpha1.ReasonSecretMissing),
@@ -385,10 +389,7 @@ func failures() map[string]change {
 			prepare: waitingCluster, change: policy(v1alpha1.AdoptionAlways), meanwhile: blockedAtTakeover(v1beta1), done: reverted, anyStatus: true,
 		},
 		"taken over as it was unavailable, and out of reach": {
-			prepare: waitingCluster,
-			change: func(fc *fakeCluster) {
-				fc.setAvailable(fc.apiService(v1beta1), apiregistrationv1.ConditionFalse, "FailedDiscoveryCheck")
-			},
+			prepare: waitingCluster, change: becomesUnavailable,
 			meanwhile: func(fc *fakeCluster) {
 				blockedAtTakeover(v1beta1)(fc)
 				if fc.blocked && fc.pointsToNow(v1beta1) == metricsServer {
@@ -398,7 +399,7 @@ func failures() map[string]change {
 			done: reverted, anyStatus: true,
 		},
 		"v1 beside v1beta1 of theirs, and out of reach": {
-			prepare: waitingCluster, change: all(policy(v1alpha1.AdoptionAlways), func(fc *fakeCluster) { fc.change(onlyV1) }),
+			prepare: waitingCluster, change: all(policy(v1alpha1.AdoptionAlways), changed(onlyV1)),
 			meanwhile: blockedAtTakeover(v1), done: reverted, anyStatus: true,
 		},
 		"requests for v1 fail": {
@@ -436,7 +437,7 @@ func others() map[string]change {
 		},
 		"created beside another operator": {second: true, done: func(fc *fakeCluster) bool { return fc.holds(backendName) }},
 		"a version is taken out beside another operator": {
-			second: true, prepare: becomeReady, change: func(fc *fakeCluster) { fc.change(onlyV1beta1) }, done: notRegistered(v1),
+			second: true, prepare: becomeReady, change: changed(onlyV1beta1), done: notRegistered(v1),
 		},
 	}
 }

@@ -103,16 +103,23 @@ func explore(t *testing.T, name string, c change, seen *coverage) {
 // call is made only by a process that remembers what was before.
 func (x *run) with(t *testing.T, name string, known map[string]bool, faults ...fault) *run {
 	t.Helper()
-	late := newRun(x.snapshots[faults[0].pass-1].restore(t), x.change, faults...)
-	late.passes, late.stays = faults[0].pass-1, x.always
-	whole := newRun(x.change.cluster(t, name), x.change, faults...)
-	whole.stays = x.always
-	for _, y := range []*run{late, whole} {
-		if y.violation = y.toEnd(known); y.fired > 0 || y.violation != "" {
-			return y
-		}
+	y := x.late(t, faults...)
+	if y.violation = y.toEnd(known); y.fired > 0 || y.violation != "" {
+		return y
 	}
-	return whole
+	y = newRun(x.change.cluster(t, name), x.change, faults...)
+	y.stays = x.always
+	y.violation = y.toEnd(known)
+	return y
+}
+
+// late returns a run with faults that begins with the reconciliation of the first one, and a new process.
+func (x *run) late(t *testing.T, faults ...fault) *run {
+	t.Helper()
+	before := faults[0].pass - 1
+	y := newRun(x.snapshots[before].restore(t), x.change, faults...)
+	y.passes, y.stays, y.breaks = before, x.always, x.breaks
+	return y
 }
 
 // tried is a fault, and the rows whose action it meets.

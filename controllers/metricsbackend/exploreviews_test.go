@@ -33,10 +33,11 @@ type view struct {
 // withViews gives the cluster two kube-apiservers, of which the second one is some steps behind.
 func (fc *fakeCluster) withViews(behind int) {
 	fc.views = nil
+	stored := fc.allAPIServices()
 	for i, replica := range fc.replicas {
 		v := &view{address: replica.address, delay: i * behind, waits: map[schema.GroupVersion]int{}, seen: map[schema.GroupVersion]*apiregistrationv1.APIService{}}
 		for _, gv := range testVersions {
-			v.seen[gv] = fc.allAPIServices()[apiServiceName(gv)]
+			v.seen[gv] = stored[apiServiceName(gv)]
 		}
 		fc.views = append(fc.views, v)
 	}
@@ -97,7 +98,7 @@ func (fc *fakeCluster) checkViews(when string) {
 func (fc *fakeCluster) misrouted(gv schema.GroupVersion, service *apiregistrationv1.APIService, ready []corev1.Pod) string {
 	to := service.Spec.Service
 	behind := slices.DeleteFunc(slices.Clone(ready), func(p corev1.Pod) bool {
-		return p.Namespace != to.Namespace || to.Name != "metrics-serving-"+p.Labels[v1alpha1.LabelBackend]
+		return !isBehind(&p, to)
 	})
 	theirs := to.Namespace+"/"+to.Name == metricsServer
 	for _, p := range behind {
@@ -189,7 +190,7 @@ func (fc *fakeCluster) answers(gv schema.GroupVersion, service *apiregistrationv
 		return false
 	}
 	return !fc.blocked && slices.ContainsFunc(fc.pods(), func(p corev1.Pod) bool {
-		return isReady(&p) && p.Namespace == to.Namespace && to.Name == "metrics-serving-"+p.Labels[v1alpha1.LabelBackend] && serves(&p, gv)
+		return isReady(&p) && isBehind(&p, to) && serves(&p, gv)
 	})
 }
 

@@ -160,7 +160,7 @@ func (fc *fakeCluster) checkTrust(when string) {
 			}
 			for _, p := range fc.pods() {
 				chain := fc.certs.served[p.Name]
-				if to.Namespace != p.Namespace || to.Name != "metrics-serving-"+p.Labels[v1alpha1.LabelBackend] || len(chain) == 0 || !isReady(&p) || fc.certs.violation != "" || fc.certs.untrusted {
+				if !isBehind(&p, to) || len(chain) == 0 || !isReady(&p) || fc.certs.violation != "" || fc.certs.untrusted {
 					continue
 				}
 				if err := fc.verify(chain, fc.certs.known[key], to.Name+"."+to.Namespace+".svc"); err != nil {

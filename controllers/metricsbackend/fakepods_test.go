@@ -203,6 +203,11 @@ func (fc *fakeCluster) mayBeReady(p *corev1.Pod) bool {
 	return alone || !fc.clock.Now().Before(fc.gatedUntil[p.Name])
 }
 
+// isBehind reports whether a pod is one of those of the Service.
+func isBehind(p *corev1.Pod, to *apiregistrationv1.ServiceReference) bool {
+	return p.Namespace == to.Namespace && to.Name == "metrics-serving-"+p.Labels[v1alpha1.LabelBackend]
+}
+
 // isPeer reports whether the other pod is ready, and of the same backend.
 func isPeer(p, other *corev1.Pod) bool {
 	return isReady(other) && other.Labels[v1alpha1.LabelBackend] == p.Labels[v1alpha1.LabelBackend]

@@ -138,15 +138,20 @@ func podTemplate(t *testing.T, s manifests.Serving) corev1.PodTemplateSpec {
 	return deployment.Spec.Template
 }
 
-// listChildren returns the metadata of every object of a backend, each with its kind.
-func listChildren(t *testing.T, suite *controlPlane, backend string) []metav1.PartialObjectMetadata {
-	t.Helper()
+// childKinds are the kinds of a backend's objects.
+func childKinds() []schema.GroupVersionKind {
 	kinds := []schema.GroupVersionKind{apiregistrationv1.SchemeGroupVersion.WithKind("APIService")}
 	for _, kind := range inventory.Removable() {
 		kinds = append(kinds, kind.GroupVersionKind)
 	}
+	return kinds
+}
+
+// listChildren returns the metadata of every object of a backend, each with its kind.
+func listChildren(t *testing.T, suite *controlPlane, backend string) []metav1.PartialObjectMetadata {
+	t.Helper()
 	var all []metav1.PartialObjectMetadata
-	for _, kind := range kinds {
+	for _, kind := range childKinds() {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		if err := suite.admin.List(t.Context(), list, client.MatchingLabels{v1alpha1.LabelBackend: backend}); err != nil {

@@ -21,15 +21,11 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
@@ -144,12 +140,8 @@ func writeSpec(ctx context.Context, suite *controlPlane, spec map[string]any) er
 // objects returns what the operator has written, by kind and name, without what the API and other controllers set.
 func objects(t *testing.T, suite *controlPlane) map[string]string {
 	t.Helper()
-	kinds := []schema.GroupVersionKind{apiregistrationv1.SchemeGroupVersion.WithKind("APIService")}
-	for _, kind := range inventory.Removable() {
-		kinds = append(kinds, kind.GroupVersionKind)
-	}
 	all := map[string]string{}
-	for _, kind := range kinds {
+	for _, kind := range childKinds() {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		if err := suite.admin.List(t.Context(), list, client.MatchingLabels{v1alpha1.LabelBackend: "cluster"}); err != nil {
