@@ -30,8 +30,7 @@ import (
 // replaced.
 func (r *Reconciler) adoptAPIService(ctx context.Context, s *reconcileState, v *lifecycle.Version, d lifecycle.Decision) error {
 	live, from := v.Live, lifecycle.DescribeTarget(v.Live)
-	record := live.Annotations[v1alpha1.AnnotationPreviousOwner]
-	adopted := live.Labels[v1alpha1.LabelBackend] == ""
+	record, adopted := live.Annotations[v1alpha1.AnnotationPreviousOwner], v.IsTheirs()
 	if adopted || record == "" && v.ReplacesOther() {
 		body, err := json.Marshal(lifecycle.RecordOwner(live, s.serving.SharedLabels()))
 		if err != nil {
@@ -106,7 +105,7 @@ func (s *reconcileState) startTrial(name string) {
 // observeReach does a step of the check whether every kube-apiserver reaches our pods.
 func (r *Reconciler) observeReach(ctx context.Context, s *reconcileState, v *lifecycle.Version) error {
 	result, err := r.adoptionChecker.Check(ctx, adoption.Input{Serving: s.serving, Target: v.Identity.Target, Canary: s.canary, Now: s.now}, &s.history.adoption)
-	v.Reach = &lifecycle.Reach{Reached: result.Passed, RetryAfter: result.RetryAfter}
+	v.Reach = lifecycle.Reach{Reached: result.Passed, RetryAfter: result.RetryAfter}
 	v.Paused = s.pausedAdoption()
 	return err
 }
@@ -169,12 +168,9 @@ func (r *Reconciler) confirmAdoption(ctx context.Context, s *reconcileState, gv 
 	}
 	v := s.version(gv)
 	v.Failing = streaks.Set(stateKey{state: adoptionFailing, name: name}, d != nil && d.reason != v1alpha1.ReasonProgressing)
-	decision := r.next(v)
-	if decision.Needs == lifecycle.NeedPreviousEndpoints {
-		if err := r.observeVersion(ctx, s, v, decision.Needs); err != nil {
-			return false, err
-		}
-		decision = r.next(v)
+	decision, err := r.decide(ctx, s, v, lifecycle.NeedPreviousEndpoints)
+	if err != nil {
+		return false, err
 	}
 	back := "back with its previous owner"
 	switch decision.Action {
@@ -233,5 +229,6 @@ func (r *Reconciler) revertAdoption(ctx context.Context, s *reconcileState, live
 		return false, err
 	}
 	delete(s.registered, live.Name)
+	delete(s.history.contests, live.Name) // the next takeover is no answer to another manager
 	return true, nil
 }

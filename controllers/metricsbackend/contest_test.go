@@ -73,6 +73,7 @@ func TestContested(t *testing.T) {
 			fc := prepared(t, "adopted", adoptedCluster)
 			fc.other.checked = false
 			r := fc.live()
+			mustReconcile(t, r)
 			other(fc)
 			const rounds = 60
 			if ours := fc.countWritesAgainst(r, other, rounds); ours != lifecycle.ContestLimit {

@@ -215,6 +215,9 @@ func (r *Reconciler) finish(ctx context.Context, s *reconcileState, failed error
 	case err != nil:
 		failed = errors.Join(failed, err)
 	default:
+		for _, gv := range s.outcome.unanswered {
+			s.history.streaks.Set(stateKey{state: retiredForFailing, name: gv.String()}, true)
+		}
 		r.recordTransitions(s)
 		r.recordMetrics(s)
 	}

@@ -68,7 +68,8 @@ func breakings() map[string]breaking {
 		"the pods go before requests do": {"v1beta1 alone is given back", func(x *run, r *Reconciler) {
 			x.views[1].delay = slow
 			r.next = func(v *lifecycle.Version) lifecycle.Decision {
-				v.Routing = new(string)
+				v.Known.Insert(lifecycle.NeedRouting)
+				v.Routing = ""
 				return x.noteDecision(v, lifecycle.Decide(v))
 			}
 		}, "where nobody is, while metrics-server serves it"},
@@ -87,9 +88,7 @@ func breakings() map[string]breaking {
 			return lifecycle.Decide(v)
 		}), `although spec.adoption is "Refuse"`},
 		"given back to an owner that does not answer": {"not given back to an owner that fails", decides(func(v *lifecycle.Version) lifecycle.Decision {
-			if v.Previous != nil {
-				v.Previous = &lifecycle.PreviousService{}
-			}
+			v.Previous = lifecycle.PreviousService{}
 			return lifecycle.Decide(v)
 		}), "which answers, to Service kube-system/metrics-server, which does not"},
 		"an endless contest": {"contested", decides(func(v *lifecycle.Version) lifecycle.Decision {

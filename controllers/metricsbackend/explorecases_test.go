@@ -36,6 +36,8 @@ type change struct {
 	stays []schema.GroupVersion
 	// behind is how many steps the second kube-apiserver is behind the first one; 0 means one.
 	behind int
+	// takes is a row of the table that is taken without a fault, or empty.
+	takes string
 	// anyStatus: the status at the end depends on what went wrong.
 	anyStatus bool
 }
@@ -121,12 +123,12 @@ func notRegistered(versions ...schema.GroupVersion) func(*fakeCluster) bool {
 	}
 }
 
-// replace replaces the APIService of v1 by another manager's.
-func replace(labels map[string]string, to *apiregistrationv1.ServiceReference) func(*fakeCluster) {
+// replace makes an APIService of another manager.
+func replace(gv schema.GroupVersion, labels map[string]string, to *apiregistrationv1.ServiceReference) func(*fakeCluster) {
 	return func(fc *fakeCluster) {
 		service := stockAPIService()
-		service.Name, service.Labels, service.UID = apiServiceName(v1), labels, "uid-of-another"
-		service.Spec.Version, service.Spec.Service = "v1", to
+		service.Name, service.Labels, service.UID = apiServiceName(gv), labels, "uid-of-another"
+		service.Spec.Version, service.Spec.Service = gv.Version, to
 		if to == nil {
 			service.Spec.CABundle = nil
 		}
@@ -240,6 +242,30 @@ func takeovers() map[string]change {
 	return map[string]change{
 		"taken over":                  {stays: []schema.GroupVersion{v1beta1}, prepare: waitingCluster, change: policy(v1alpha1.AdoptionAlways), other: reapplied, done: ready},
 		"v1 beside v1beta1 of theirs": {prepare: waitingCluster, change: all(policy(v1alpha1.AdoptionAlways), changed(onlyV1)), done: ready},
+		"beside v2 of theirs": {
+			change: all(policy(v1alpha1.AdoptionAlways), replace(v2, nil, &apiregistrationv1.ServiceReference{Namespace: "other-ns", Name: "other", Port: ptr.To[int32](443)})),
+			done:   ready,
+			takes:  "another version of the group is on trial",
+		},
+		"a version is added beside one that another manager has taken back": {
+			prepare: func(fc *fakeCluster) {
+				stockCluster(fc)
+				changed(onlyV1beta1)(fc)
+				policy(v1alpha1.AdoptionAlways)(fc)
+				becomeReady(fc)
+				fc.other.checked = false
+			},
+			change: all(reapplied, specOf(imageBoth, "v1", "v1beta1")),
+			meanwhile: func(fc *fakeCluster) {
+				if fc.pointsToNow(v1beta1) == ourService {
+					reapplied(fc)
+				}
+			},
+			done: func(fc *fakeCluster) bool {
+				return fc.isStalledBy(v1alpha1.ReasonContested) && fc.pointsToNow(v1) == ourService
+			},
+			takes: "another version of the group is someone else's: Register",
+		},
 		"taken over as it is unavailable": {stays: []schema.GroupVersion{v1beta1},
 			prepare: waitingCluster,
 			change:  all(becomesUnavailable, theirsFails), done: ready,
@@ -306,6 +332,13 @@ func takeovers() map[string]change {
 				fc.delete(otherService(fc))
 			}, done: notRegistered(v1beta1),
 		},
+		"another spec.existing, and the Service of the first one goes": {
+			prepare: existingCluster, change: func(fc *fakeCluster) {
+				fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Existing.Service.Name = "another" })
+				fc.scaleMetricsServer(0)
+				fc.delete(otherService(fc))
+			}, done: notRegistered(v1beta1),
+		},
 		"a caBundle beside spec.existing": {
 			prepare: existingCluster, change: func(fc *fakeCluster) {
 				fc.editAPIService(v1beta1, func(s *apiregistrationv1.APIService) {
@@ -329,16 +362,17 @@ func refusals() map[string]change {
 	return map[string]change{
 		"Refuse":                                 {prepare: stockCluster, change: policy(v1alpha1.AdoptionRefuse), done: notOwned},
 		"IfUnavailable, and it answers":          {prepare: stockCluster, change: policy(v1alpha1.AdoptionIfUnavailable), done: notOwned},
-		"v1 is served by kube-apiserver":         {change: replace(nil, nil), done: notOwned},
-		"v1 is of a MetricsBackend that is gone": {change: replace(labelled, theirs), done: notOwned},
+		"v1 is served by kube-apiserver":         {change: replace(v1, nil, nil), done: notOwned},
+		"v1 is of a MetricsBackend that is gone": {change: replace(v1, labelled, theirs), done: notOwned},
 		"v1 is of another MetricsBackend": {
-			change: all(replace(labelled, theirs), func(fc *fakeCluster) {
+			change: all(replace(v1, labelled, theirs), func(fc *fakeCluster) {
 				other := newBackend(func(spec *v1alpha1.MetricsBackendSpec) { spec.ResourceMetrics = nil })
 				other.Name, other.UID = "other", "uid-other"
 				fc.create(other)
 			}),
 			done: notOwned,
 		},
+		"v1 is served by kube-apiserver, with our label": {change: replace(v1, map[string]string{v1alpha1.LabelBackend: backendName}, nil), done: notOwned},
 		"our label is lost": {prepare: becomeReady, change: func(fc *fakeCluster) { fc.loseLabel(v1Name) }, done: notOwned},
 		"contested": {
 			prepare: adoptedCluster, change: func(fc *fakeCluster) { fc.other.checked = false },
@@ -402,6 +436,19 @@ func failures() map[string]change {
 			prepare: waitingCluster, change: all(policy(v1alpha1.AdoptionAlways), changed(onlyV1)),
 			meanwhile: blockedAtTakeover(v1), done: reverted, anyStatus: true,
 		},
+		"taken over at the fourth try": {stays: []schema.GroupVersion{v1beta1},
+			prepare: waitingCluster, change: func(fc *fakeCluster) {
+				policy(v1alpha1.AdoptionAlways)(fc)
+				fc.failsUntil = fc.clock.Now().Add(110 * time.Minute)
+			},
+			meanwhile: func(fc *fakeCluster) {
+				blockedAtTakeover(v1beta1)(fc)
+				fc.blocked = fc.blocked && fc.stillFails() && fc.pointsToNow(v1beta1) == ourService
+				if fc.isStalledBy(v1alpha1.ReasonAdoptionReverted) {
+					fc.clock.Step(50 * time.Minute)
+				}
+			}, done: (*fakeCluster).isReady,
+		},
 		"requests for v1 fail": {
 			prepare: becomeReady, change: func(fc *fakeCluster) { fc.fails([]schema.GroupVersion{v1}) }, done: notRegistered(v1),
 		},
@@ -426,9 +473,39 @@ func others() map[string]change {
 		fc.create(olderBackend())
 		fc.reconcileBothUntil(fc.live(), func() bool { return fc.holds(olderName) && fc.isWaitingForOlder() })
 	}
+	// The older one has taken v1beta1 over, and the younger one waits.
+	adopted := func(younger v1alpha1.AdoptionPolicy) func(*fakeCluster) {
+		return func(fc *fakeCluster) {
+			stockCluster(fc)
+			fc.create(olderBackend(adopting(v1alpha1.AdoptionAlways)))
+			fc.change(adopting(younger))
+			fc.reconcileBothUntil(fc.live(), func() bool {
+				return fc.holds(olderName) && fc.isWaitingForOlder() && !lifecycle.IsUnverified(fc.apiService(v1beta1))
+			})
+		}
+	}
+	deleteOlder := func(fc *fakeCluster) { fc.delete(olderBackend()) }
 	return map[string]change{
+		"the older MetricsBackend, which has taken over, is deleted": {stays: []schema.GroupVersion{v1, v1beta1},
+			older: true, prepare: adopted(v1alpha1.AdoptionAlways), change: deleteOlder,
+			done: func(fc *fakeCluster) bool {
+				return fc.holds(backendName) && fc.isReady() && lifecycle.AdoptedFrom(fc.apiService(v1beta1)) != ""
+			},
+		},
+		"the older MetricsBackend, which has taken over, is deleted, and the younger one may not": {stays: []schema.GroupVersion{v1beta1},
+			older: true, prepare: adopted(v1alpha1.AdoptionRefuse), change: deleteOlder,
+			done: func(fc *fakeCluster) bool {
+				return fc.pointsToNow(v1beta1) == metricsServer && fc.isStalledBy(v1alpha1.ReasonNotOwned)
+			},
+		},
+		"the older MetricsBackend is deleted, and v1beta1 was taken back": {stays: []schema.GroupVersion{v1beta1},
+			older: true, prepare: two, change: all(func(fc *fakeCluster) { fc.runMetricsServer(2, v1beta1) }, fieldManagers()["server-side apply"], deleteOlder),
+			done: func(fc *fakeCluster) bool {
+				return fc.pointsToNow(v1beta1) == metricsServer && fc.apiService(v1beta1).Labels[v1alpha1.LabelBackend] == "" && fc.isStalledBy(v1alpha1.ReasonNotOwned)
+			},
+		},
 		"the older MetricsBackend is deleted": {stays: []schema.GroupVersion{v1, v1beta1},
-			older: true, prepare: two, change: func(fc *fakeCluster) { fc.delete(olderBackend()) },
+			older: true, prepare: two, change: deleteOlder,
 			done: func(fc *fakeCluster) bool { return fc.holds(backendName) && fc.isReady() },
 		},
 		"the older MetricsBackend releases v1": {

@@ -52,6 +52,9 @@ func explore(t *testing.T, name string, c change, seen *coverage) {
 		normal.failure(t, why)
 		return
 	}
+	if c.takes != "" && !normal.decided[c.takes] {
+		normal.failure(t, "never taken: "+c.takes)
+	}
 	seen.add(normal, nil)
 	defer func() { seen.Lock(); defer seen.Unlock(); seen.changes++ }()
 	want, known := normal.end(), map[string]bool{}

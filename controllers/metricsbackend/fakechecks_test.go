@@ -21,6 +21,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 )
 
 // wantCondition checks a condition's status, its reason unless that is empty, and that
@@ -103,7 +104,7 @@ func (fc *fakeCluster) inventory() string {
 		}
 	}
 	for _, service := range fc.apiServices() {
-		out += fmt.Sprintf("APIService %s -> %s/%s\n", service.Name, service.Spec.Service.Namespace, service.Spec.Service.Name)
+		out += fmt.Sprintf("APIService %s -> %s\n", service.Name, lifecycle.DescribeTarget(&service))
 	}
 	return out
 }

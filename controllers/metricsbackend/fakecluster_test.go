@@ -33,6 +33,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorapplyconfigurations "k8s.io/kube-aggregator/pkg/client/applyconfiguration"
+	apiregistrationv1ac "k8s.io/kube-aggregator/pkg/client/applyconfiguration/apiregistration/v1"
 	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -41,6 +42,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/certificates"
 )
 
@@ -133,7 +135,9 @@ type fakeCluster struct {
 	// stepsTerminating counts them.
 	terminationSteps int
 	stepsTerminating map[string]int
-	certs            *certs
+	// times are when MetricsBackends were deleted, and the canary API was applied, by name.
+	times map[string]metav1.Time
+	certs *certs
 	// gatedUntil is when a pod that was not ready may become so, by name.
 	gatedUntil map[string]time.Time
 }
@@ -148,6 +152,7 @@ func newFakeCluster(t *testing.T, objects ...client.Object) *fakeCluster {
 	t.Helper()
 	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace}})
 	fc := &fakeCluster{
+		times:            map[string]metav1.Time{},
 		t:                t,
 		clock:            testingclock.NewFakeClock(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)),
 		discovered:       map[schema.GroupVersion]bool{},
@@ -168,16 +173,67 @@ func (fc *fakeCluster) start(objects []client.Object) {
 	fc.t.Helper()
 	known, err := testSchema()
 	fc.must(err)
-	fc.server = fake.NewClientBuilder().
+	fc.server = fc.withTimes(fake.NewClientBuilder().
 		WithScheme(known.kinds).
 		WithRESTMapper(known.mapper).
 		WithTypeConverters(known.converters...).
 		WithStatusSubresource(&v1alpha1.MetricsBackend{}, &apiregistrationv1.APIService{}).
 		WithReturnManagedFields().
 		WithObjects(objects...).
-		Build()
+		Build())
 	fc.memo = newMemoClient()
 	fc.raw = fc.memo.wrap(withGenerations(fc.server))
+}
+
+// withTimes has MetricsBackends deleted, and the canary API created, at the time of the cluster's clock: a fake client takes
+// the machine's, or none.
+func (fc *fakeCluster) withTimes(c client.WithWatch) client.WithWatch {
+	set := func(o client.Object) {
+		at, known := fc.times[o.GetName()]
+		switch {
+		case !known:
+		case o.GetName() == manifests.CanaryAPIServiceName:
+			o.SetCreationTimestamp(at)
+		case o.GetDeletionTimestamp() != nil:
+			o.SetDeletionTimestamp(&at)
+		}
+	}
+	now := func(name string) { fc.times[name] = metav1.NewTime(fc.clock.Now()).Rfc3339Copy() }
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			err := c.Get(ctx, key, o, opts...)
+			if b, ok := o.(*v1alpha1.MetricsBackend); ok {
+				set(b)
+			}
+			return err
+		},
+		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			err := c.List(ctx, l, opts...)
+			switch l := l.(type) {
+			case *v1alpha1.MetricsBackendList:
+				for i := range l.Items {
+					set(&l.Items[i])
+				}
+			case *apiregistrationv1.APIServiceList:
+				for i := range l.Items {
+					set(&l.Items[i])
+				}
+			}
+			return err
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if _, ok := o.(*v1alpha1.MetricsBackend); ok {
+				now(o.GetName())
+			}
+			return c.Delete(ctx, o, opts...)
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			if o, ok := o.(*apiregistrationv1ac.APIServiceApplyConfiguration); ok && *o.Name == manifests.CanaryAPIServiceName {
+				now(*o.Name)
+			}
+			return c.Apply(ctx, o, opts...)
+		},
+	})
 }
 
 // testKinds are only the kinds that the operator uses: a fake client goes through all of

@@ -168,10 +168,11 @@ func (fc *fakeCluster) errBlocked() error {
 
 // Answers implements Aggregator.
 func (fc *fakeCluster) Answers(ctx context.Context, path string) error {
-	readyz := func(namespace string) string { return adoption.ReadyzPath(namespace, "metrics-serving-"+backendName) }
 	switch {
-	case path == readyz(systemNamespace), path == readyz(secondNamespace):
-		if !slices.ContainsFunc(fc.pods(), func(p corev1.Pod) bool { return isReady(&p) && path == readyz(p.Namespace) }) {
+	case strings.HasSuffix(path, "/proxy/readyz"):
+		if !slices.ContainsFunc(fc.pods(), func(p corev1.Pod) bool {
+			return isReady(&p) && path == adoption.ReadyzPath(p.Namespace, "metrics-serving-"+p.Labels[v1alpha1.LabelBackend])
+		}) {
 			return apierrors.NewServiceUnavailable("no endpoints available for service")
 		}
 	case strings.HasPrefix(path, "/apis/"+v1alpha1.CanaryGroup+"/"+v1alpha1.CanaryVersion+"/"+v1alpha1.CanaryResource+"/"):

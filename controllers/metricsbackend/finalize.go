@@ -21,6 +21,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // finalize deletes what belongs to a backend in order: versions leave discovery, confirmed,
@@ -201,7 +202,7 @@ func (r *Reconciler) retireAllOnce(ctx context.Context) error {
 				continue // its target stays
 			}
 			gv, _ := manifests.VersionOf(name)
-			d, err := r.advance(ctx, s, &lifecycle.Version{GV: gv, Identity: s.identity(), Retires: true, Successor: new(string)})
+			d, err := r.advance(ctx, s, &lifecycle.Version{GV: gv, Identity: s.identity(), Retires: true, Known: sets.New(lifecycle.NeedSuccessor)})
 			switch {
 			case err != nil:
 				errs = append(errs, err)

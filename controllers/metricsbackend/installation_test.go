@@ -403,6 +403,7 @@ func TestOperatorNamespaceGone(t *testing.T) {
 		"terminating": (*fakeCluster).deleteNamespace,
 		"gone": func(fc *fakeCluster) {
 			fc.delete(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace}})
+			fc.delete(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "metrics-serving-cluster"}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

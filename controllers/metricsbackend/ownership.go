@@ -31,10 +31,11 @@ func (r *Reconciler) checkOwnership(ctx context.Context, s *reconcileState) erro
 		if err := r.readVersion(ctx, s, v); err != nil {
 			return err
 		}
-		switch d, err := r.decide(ctx, s, v); {
-		case err != nil:
+		d, err := r.decide(ctx, s, v, registrationNeeds...)
+		if err != nil {
 			return err
-		case d.Blocks:
+		}
+		if s.follow(v, d); d.Blocks {
 			return &stalledError{d.Reason, d.Waits}
 		}
 	}
@@ -101,19 +102,18 @@ func (s *reconcileState) reportConflicts() {
 }
 
 // observeHolder reads the MetricsBackend that the label of an APIService names.
-func (r *Reconciler) observeHolder(ctx context.Context, v *lifecycle.Version) error {
+func (r *Reconciler) observeHolder(ctx context.Context, v *lifecycle.Version) (lifecycle.Holder, error) {
 	var other v1alpha1.MetricsBackend
-	name, holder := v.Live.Labels[v1alpha1.LabelBackend], lifecycle.HolderExists
+	name := v.Live.Labels[v1alpha1.LabelBackend]
 	switch err := r.APIReader.Get(ctx, client.ObjectKey{Name: name}, &other); {
 	case apierrors.IsNotFound(err):
-		holder = lifecycle.HolderMissing
+		return lifecycle.HolderMissing, nil
 	case err != nil:
-		return fmt.Errorf("get MetricsBackend %s: %w", name, err)
+		return "", fmt.Errorf("get MetricsBackend %s: %w", name, err)
 	case other.DeletionTimestamp != nil:
-		holder = lifecycle.HolderDeleting
+		return lifecycle.HolderDeleting, nil
 	}
-	v.Holder = &holder
-	return nil
+	return lifecycle.HolderExists, nil
 }
 
 // contest returns the contest over an APIService. A new one is stopped if the stored

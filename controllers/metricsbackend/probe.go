@@ -176,7 +176,7 @@ func (r *Reconciler) retireByAnswers(ctx context.Context, s *reconcileState) {
 		}
 		klog.FromContext(ctx).Info("Taking a version out of discovery", "apiService", name, "why", d.Note)
 		if v.IsUnanswered() {
-			s.history.streaks.Set(stateKey{state: retiredForFailing, name: gv.String()}, true)
+			s.outcome.unanswered = append(s.outcome.unanswered, gv)
 		}
 		s.requestRetirement(gv, d.Note)
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/klog/v2"
+	"k8s.io/apimachinery/pkg/util/sets"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -81,10 +81,11 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 	v := s.version(gv)
 	s.observeServers(v)
 	v.OtherMoves = result.moving
-	d, err := r.advanceRegistration(ctx, s, v)
+	d, err := r.advance(ctx, s, v)
 	if err != nil {
 		return err
 	}
+	s.follow(v, d)
 	s.versions.decided[name] = d.State
 	if d.Moves {
 		result.moving = name
@@ -117,15 +118,15 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 func (s *reconcileState) version(gv schema.GroupVersion) *lifecycle.Version {
 	name := apiServiceName(gv)
 	v := &lifecycle.Version{
-		GV: gv, Identity: s.identity(), Now: s.now, Field: versionsField(gv), Adoption: s.spec.Adoption,
+		Known: sets.New[lifecycle.Need](), GV: gv, Identity: s.identity(), Now: s.now, Field: versionsField(gv), Adoption: s.spec.Adoption,
 		Wanted: slices.Contains(s.versions.desired, gv), Blocked: s.outcome.blocked, Shared: s.sharedGroups.Has(gv.Group), Paused: s.pausedAdoption(),
-		Succeeding: s.history.streaks.Get(stateKey{state: adoptionSucceeding, name: name}).Elapsed,
+		Succeeding: s.history.streaks.Get(stateKey{state: adoptionSucceeding, name: name}),
 		OtherNotOwned: find(s.versions.conflicts, func(c versionConflict) bool {
 			return c.gv != gv && c.gv.Group == gv.Group && c.reason == v1alpha1.ReasonNotOwned
 		}).message,
 	}
 	for _, other := range s.registeredNames() {
-		if known, ok := manifests.VersionOf(other); ok && known.Group == gv.Group && known != gv && lifecycle.IsUnverified(s.registered[other]) {
+		if known, ok := manifests.VersionOf(other); ok && known.Group == gv.Group && known != gv && lifecycle.IsUnverified(s.registered[other]) && v.Identity.PointsToTarget(s.registered[other]) {
 			v.OtherTrial = other
 			break
 		}
@@ -143,7 +144,8 @@ func (s *reconcileState) version(gv schema.GroupVersion) *lifecycle.Version {
 
 // setLive sets the APIService of a version, and the contest over it.
 func (s *reconcileState) setLive(v *lifecycle.Version, live *apiregistrationv1.APIService) {
-	v.Live, v.Contest, v.Holder = live, nil, nil
+	v.Live, v.Contest = live, nil
+	v.Known.Delete(lifecycle.NeedHolder)
 	if live == nil {
 		return
 	}
@@ -158,6 +160,9 @@ func (s *reconcileState) observeServers(v *lifecycle.Version) {
 	v.Servers, v.Rollout = s.servers(), lifecycle.Rollout{Finished: s.rollout.finished, Stuck: s.rollout.failing}
 	if found := s.probed.existing; found != nil {
 		v.Asked, v.Missing = true, found.why
+		if v.Live != nil && v.Identity.PointsToTarget(v.Live) {
+			v.Gone = found.why
+		}
 	}
 	v.Unanswered = s.history.streaks.Get(stateKey{state: allRequestsFailing, name: v.GV.String()})
 	v.Recovering, v.Alternative, v.Elsewhere = s.probed.recovering[v.GV], s.hasAlternative(v.GV), s.isGroupServedElsewhere(v.GV)
@@ -177,90 +182,6 @@ func (s *reconcileState) observeServers(v *lifecycle.Version) {
 	v.Served = s.history.streaks.Set(stateKey{targetReady, v.Name(), v.Identity.Target.String()}, true).Elapsed
 }
 
-// advanceRegistration takes the steps of a version that the spec names, up to one that changes how
-// it is routed, or one that it waits for.
-func (r *Reconciler) advanceRegistration(ctx context.Context, s *reconcileState, v *lifecycle.Version) (lifecycle.Decision, error) {
-	read := false
-	for {
-		d, err := r.decide(ctx, s, v)
-		if err != nil || d.Action == "" {
-			return d, err
-		}
-		if !read && (v.Live == nil || !v.Identity.HasLabel(v.Live)) {
-			// Another owner may have registered it since the reconciliation began.
-			read = true
-			if err := r.readVersion(ctx, s, v); err != nil {
-				return d, err
-			}
-			continue
-		}
-		if err := r.write(ctx, s, v, d); err != nil {
-			return d, err
-		}
-		if d.Action != lifecycle.Apply {
-			return d, nil
-		}
-		v.Applied = true
-	}
-}
-
-// readVersion reads the APIService of a version that the spec names.
-func (r *Reconciler) readVersion(ctx context.Context, s *reconcileState, v *lifecycle.Version) error {
-	if err := r.readAPIService(ctx, v); err != nil {
-		return err
-	}
-	if v.Live == nil {
-		delete(s.history.contests, v.Name())
-	}
-	s.setLive(v, v.Live)
-	return nil
-}
-
-// decide returns what happens to a version that the spec names, with the observations that it
-// needs, and adds its conflict.
-func (r *Reconciler) decide(ctx context.Context, s *reconcileState, v *lifecycle.Version) (lifecycle.Decision, error) {
-	d := r.next(v)
-	for ; d.Needs != ""; d = r.next(v) {
-		if err := r.observeVersion(ctx, s, v, d.Needs); err != nil {
-			return d, err
-		}
-	}
-	if d.Recheck > 0 {
-		s.requeueWithin(d.Recheck)
-	}
-	if d.Reason != "" && !d.Blocks {
-		s.addConflict(v.GV, d.Reason, d.Waits)
-	}
-	if d.State == lifecycle.Contested {
-		v.Contest.Stop(s.now)
-	}
-	return d, nil
-}
-
-// write does what was decided about a version that the spec names.
-func (r *Reconciler) write(ctx context.Context, s *reconcileState, v *lifecycle.Version, d lifecycle.Decision) error {
-	if d.Action == lifecycle.Apply || d.Action == lifecycle.Move {
-		if manager, contested := v.Identity.ConflictingManager(v.Live); contested {
-			v.Contest.Count(manager, s.now)
-		} else if c := s.history.contests[v.Name()]; c != nil && c.Over(s.now) {
-			delete(s.history.contests, v.Name())
-		}
-	}
-	switch d.Action {
-	case lifecycle.Register:
-		klog.FromContext(ctx).Info("Registering APIService", "apiService", v.Name())
-		s.startTrial(v.Name())
-		return r.apply(ctx, s, v, d.State == lifecycle.Trial)
-	case lifecycle.Apply:
-		return r.apply(ctx, s, v, lifecycle.IsUnverified(v.Live))
-	case lifecycle.Move:
-		return r.adoptAPIService(ctx, s, v, d)
-	case lifecycle.EndTrial:
-		return r.endTrial(ctx, s, v.Live)
-	}
-	return nil
-}
-
 // apply registers the version, or corrects its registration.
 func (r *Reconciler) apply(ctx context.Context, s *reconcileState, v *lifecycle.Version, unverified bool) error {
 	desired := manifests.APIService(s.serving, v.GV, v.Identity.Target)
@@ -276,7 +197,7 @@ func (r *Reconciler) apply(ctx context.Context, s *reconcileState, v *lifecycle.
 		// The next pass probes the pods again: a mismatch retires the version.
 		target := v.Identity.Target
 		s.registered[v.Name()] = &apiregistrationv1.APIService{
-			ObjectMeta: metav1.ObjectMeta{Name: v.Name()},
+			ObjectMeta: metav1.ObjectMeta{Name: v.Name(), Annotations: annotations("", unverified)},
 			Spec: apiregistrationv1.APIServiceSpec{Service: &apiregistrationv1.ServiceReference{
 				Namespace: target.Namespace, Name: target.Name, Port: &target.Port,
 			}},

@@ -22,10 +22,10 @@ import (
 )
 
 // observePreviousOwner asks the Service of the recorded previous owner whether it serves the version.
-func (r *Reconciler) observePreviousOwner(ctx context.Context, s *reconcileState, v *lifecycle.Version) *lifecycle.PreviousService {
+func (r *Reconciler) observePreviousOwner(ctx context.Context, s *reconcileState, v *lifecycle.Version) lifecycle.PreviousService {
 	problem, transient := r.previousOwnerProblem(ctx, s, v.Recorded().Target(), v.GV)
 	failing := s.history.streaks.Set(stateKey{state: previousOwnerFailing, name: v.Name()}, problem != "" && transient)
-	return &lifecycle.PreviousService{Problem: problem, Transient: transient, Failing: failing.Elapsed}
+	return lifecycle.PreviousService{Problem: problem, Transient: transient, Failing: failing.Elapsed}
 }
 
 // handBack restores the recorded state of an APIService, in one write.

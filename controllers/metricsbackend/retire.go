@@ -9,21 +9,16 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
-	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 // retire removes versions from discovery: registered ones that are not desired, known to
@@ -46,15 +41,12 @@ func (r *Reconciler) retire(ctx context.Context, s *reconcileState) error {
 		}
 		v := s.version(gv)
 		var err error
-		if v.PodsGone, err = r.podsGone(ctx, s, v.Live); err != nil {
+		if v.Gone, err = r.serviceGone(ctx, s, v.Live); err != nil {
 			return err
 		}
-		d := r.next(v)
-		if d.Needs == lifecycle.NeedConsumers {
-			if err := r.observeVersion(ctx, s, v, d.Needs); err != nil {
-				return err
-			}
-			d = r.next(v)
+		d, err := r.decide(ctx, s, v, lifecycle.NeedConsumers)
+		if err != nil {
+			return err
 		}
 		if d.Action == lifecycle.Retire {
 			fresh = true
@@ -83,18 +75,20 @@ func (r *Reconciler) retire(ctx context.Context, s *reconcileState) error {
 	return nil
 }
 
-// podsGone reports whether an APIService points to pods of ours whose namespace is gone, or
-// is being deleted with them: that of serving, or that of an operator which managed the
-// backend before this one.
-func (r *Reconciler) podsGone(ctx context.Context, s *reconcileState, service *apiregistrationv1.APIService) (bool, error) {
+// serviceGone returns why nobody can answer behind an APIService of ours, or "": the namespace of our pods ends, or the
+// Service is gone of an earlier spec.existing, or of the pods of an operator which managed the backend before this one.
+func (r *Reconciler) serviceGone(ctx context.Context, s *reconcileState, service *apiregistrationv1.APIService) (string, error) {
 	switch {
-	case s.identity().PointsToPods(service):
-		return s.namespace.gone, nil
-	case service.Labels[v1alpha1.LabelInstallation] == r.Namespace, !lifecycle.PointsToLabelled(service):
-		return false, nil
+	case s.identity().PointsToPods(service) && s.namespace.gone:
+		return "no longer desired", nil
+	case service.Spec.Service == nil, s.identity().PointsToPods(service), s.identity().PointsToTarget(service), s.identity().IsRepointed(service):
+		return "", nil // what spec.existing names is read later, and what another manager wrote is theirs
 	}
-	exists, ends, err := r.readNamespace(ctx, service.Spec.Service.Namespace)
-	return err == nil && (!exists || ends), err
+	found, err := r.readService(ctx, lifecycle.TargetOf(service))
+	if err != nil {
+		return "", err
+	}
+	return found.why, nil
 }
 
 // intents returns the versions that the stored status marks as retiring. They are retired
@@ -128,7 +122,7 @@ func (r *Reconciler) retireVersions(ctx context.Context, s *reconcileState, name
 	var written []*lifecycle.Version
 	for _, name := range names {
 		gv, _ := manifests.VersionOf(name)
-		v := &lifecycle.Version{GV: gv, Identity: s.identity(), Retires: true}
+		v := &lifecycle.Version{GV: gv, Identity: s.identity(), Retires: true, Known: sets.New[lifecycle.Need]()}
 		d, err := r.advance(ctx, s, v)
 		if d.State == lifecycle.Restoring {
 			s.apiServices[name] = v1alpha1.APIServiceStatus{Name: name, State: v1alpha1.APIServiceRestoring, Message: s.apiServices[name].Message}
@@ -156,102 +150,6 @@ func (r *Reconciler) retireVersions(ctx context.Context, s *reconcileState, name
 	return "", nil
 }
 
-// advance takes the steps of a version that is being retired, until it waits, or until only every
-// kube-apiserver has to follow, which the decision needs.
-func (r *Reconciler) advance(ctx context.Context, s *reconcileState, v *lifecycle.Version) (d lifecycle.Decision, err error) {
-	if err := r.readAPIService(ctx, v); err != nil {
-		return d, err
-	}
-	for {
-		d = r.next(v)
-		switch {
-		case d.Needs == lifecycle.NeedDiscovery, d.Needs == lifecycle.NeedRouting, d.Waits != "", d.State == lifecycle.Gone:
-			return d, nil
-		case d.Needs != "":
-			err = r.observeVersion(ctx, s, v, d.Needs)
-		default:
-			err = r.act(ctx, s, v, d)
-		}
-		if err != nil {
-			return d, err
-		}
-	}
-}
-
-// readAPIService reads the APIService of a version.
-func (r *Reconciler) readAPIService(ctx context.Context, v *lifecycle.Version) error {
-	v.Live = &apiregistrationv1.APIService{}
-	switch err := r.APIReader.Get(ctx, client.ObjectKey{Name: v.Name()}, v.Live); {
-	case apierrors.IsNotFound(err):
-		v.Live = nil
-	case err != nil:
-		return fmt.Errorf("get APIService %s: %w", v.Name(), err)
-	}
-	return nil
-}
-
-// observeVersion makes an observation that the decision about a version needs.
-func (r *Reconciler) observeVersion(ctx context.Context, s *reconcileState, v *lifecycle.Version, need lifecycle.Need) error {
-	switch need {
-	case lifecycle.NeedConsumers:
-		kept, err := r.keepForConsumers(ctx, s, v.GV)
-		v.Consumers = &kept
-		return err
-	case lifecycle.NeedHolder:
-		return r.observeHolder(ctx, v)
-	case lifecycle.NeedReach:
-		return r.observeReach(ctx, s, v)
-	case lifecycle.NeedPreviousEndpoints:
-		ready, err := r.previousReady(ctx, s, v)
-		v.PreviousReady = &ready
-		return err
-	case lifecycle.NeedSuccessor:
-		successor, err := r.successor(ctx, s, v)
-		v.Successor = &successor
-		return err
-	case lifecycle.NeedPreviousOwner:
-		v.Previous = r.observePreviousOwner(ctx, s, v)
-	case lifecycle.NeedRouting:
-		routing, err := r.stillRoutedIfDeployed(ctx, s, v.Name())
-		v.Routing = &routing
-		return err
-	}
-	return nil
-}
-
-// act does what was decided about a version, and reads its APIService again.
-func (r *Reconciler) act(ctx context.Context, s *reconcileState, v *lifecycle.Version, d lifecycle.Decision) error {
-	if d.Event != "" {
-		klog.FromContext(ctx).Info("An APIService is not handed back", "apiService", v.Name(), "why", d.Note)
-		r.Events.Eventf(s.backend, v.Live, corev1.EventTypeWarning, d.Event, "Retire", "%s", text.Truncate(d.Note, maxNote))
-	}
-	var err error
-	switch d.Action {
-	case lifecycle.Disown:
-		err = r.disown(ctx, s, v.Live)
-	case lifecycle.HandBack:
-		err = r.handBack(ctx, s, v.Live)
-		if apierrors.IsForbidden(err) {
-			// Only another release of the operator may write this version. Any may be
-			// deleted, and one that stays would block everything else.
-			v.Refused = err
-			return nil
-		}
-	case lifecycle.Delete:
-		klog.FromContext(ctx).Info("Deleting APIService", "apiService", v.Name())
-		s.history.streaks.Reset(stateKey{state: previousOwnerFailing, name: v.Name()})
-		err = r.Client.Delete(ctx, v.Live, client.Preconditions{UID: ptr.To(v.Live.UID), ResourceVersion: ptr.To(v.Live.ResourceVersion)})
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete APIService %s: %w", v.Name(), err)
-		}
-		v.Deleted = true
-	}
-	if err != nil {
-		return err
-	}
-	return r.readAPIService(ctx, v)
-}
-
 // confirmRetired observes whether every kube-apiserver follows what was written.
 func (r *Reconciler) confirmRetired(ctx context.Context, s *reconcileState, written []*lifecycle.Version) error {
 	var gone []schema.GroupVersion
@@ -267,7 +165,8 @@ func (r *Reconciler) confirmRetired(ctx context.Context, s *reconcileState, writ
 		discovery = r.stillInDiscovery(ctx, s, gone)
 	}
 	for _, v := range written {
-		v.Discovery = &discovery
+		v.Discovery = discovery
+		v.Known.Insert(lifecycle.NeedDiscovery)
 	}
 	return nil
 }
@@ -305,12 +204,13 @@ func (r *Reconciler) stillInDiscovery(ctx context.Context, s *reconcileState, go
 		}
 		reason = "no longer registered; the discovery of kube-apiserver " + strings.Join(presence.Unreachable, ", ") + " cannot be read"
 	}
+	waits := ""
 	for _, gv := range gone {
 		if s.history.streaks.Set(stateKey{state: unregistered, name: apiServiceName(gv)}, true).Elapsed < aggregator.DiscoveryDelay {
-			return fmt.Sprintf("%s, so this waits %s", reason, aggregator.DiscoveryDelay)
+			waits = fmt.Sprintf("%s, so this waits %s", reason, aggregator.DiscoveryDelay)
 		}
 	}
-	return ""
+	return waits
 }
 
 // observe reads the APIServices around the cache: what is registered decides what may be
@@ -328,16 +228,20 @@ func (r *Reconciler) observe(ctx context.Context, s *reconcileState) error {
 		switch service := &list.Items[i]; {
 		case service.Name == manifests.CanaryAPIServiceName:
 			s.canary = service
+			continue
 		case s.identity().Owns(service):
 			s.registered[service.Name] = service
 			if s.identity().PointsToPods(service) {
 				s.history.streaks.Reset(stateKey{state: pointedAway, name: service.Name})
 			}
+			if !s.identity().IsRepointed(service) {
+				continue
+			}
 		default:
 			s.others[service.Name] = service
-			if service.Spec.Service != nil && !lifecycle.PointsToLabelled(service) {
-				s.sharedGroups.Insert(service.Spec.Group)
-			}
+		}
+		if service := &list.Items[i]; service.Spec.Service != nil && !lifecycle.PointsToLabelled(service) {
+			s.sharedGroups.Insert(service.Spec.Group)
 		}
 	}
 	return r.expireCanary(ctx, s)

@@ -90,12 +90,12 @@ func (fc *fakeCluster) state(name string) v1alpha1.APIServiceState {
 	return ""
 }
 
-// If kube-apiservers cannot be reached, the operator waits for DiscoveryDelay.
+// If kube-apiservers cannot be reached, the operator waits for DiscoveryDelay, once for all versions.
 func TestRetireWaitsForDiscovery(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
 	fc.unreachable = true
-	fc.change(onlyV1beta1)
+	fc.change(func(spec *v1alpha1.MetricsBackendSpec) { withAllGroups(spec); spec.ResourceMetrics = nil })
 	mustReconcile(t, r) // asks who uses it
 	mustReconcile(t, r)
 	mustReconcile(t, r)

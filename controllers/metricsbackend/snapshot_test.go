@@ -82,7 +82,7 @@ func (fc *fakeCluster) clone() *fakeCluster {
 	clone.discovered, clone.secondDiscovery, clone.lagging = maps.Clone(fc.discovered), maps.Clone(fc.secondDiscovery), maps.Clone(fc.lagging)
 	clone.stepsTerminating, clone.gatedUntil, clone.moved = maps.Clone(fc.stepsTerminating), maps.Clone(fc.gatedUntil), maps.Clone(fc.moved)
 	clone.other, clone.certs, clone.replicas = fc.other.clone(), fc.certs.clone(), cloneReplicas(fc.replicas)
-	clone.views = nil
+	clone.views, clone.times = nil, maps.Clone(fc.times)
 	for _, v := range fc.views {
 		clone.views = append(clone.views, v.clone())
 	}

@@ -113,6 +113,8 @@ type outcome struct {
 	// blocked: phases that act are skipped.
 	blocked bool
 	stalled *stalledError
+	// unanswered are versions that the status retires since no pod answers their requests.
+	unanswered []schema.GroupVersion
 	// requeueAfter overrides the delay that follows from the conditions, unless 0.
 	requeueAfter time.Duration
 }

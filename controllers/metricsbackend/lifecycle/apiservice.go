@@ -53,9 +53,11 @@ func (o Identity) PointsToTarget(service *apiregistrationv1.APIService) bool {
 // IsRepointed reports whether another manager pointed an APIService with our label to a
 // Service that is neither ours nor spec.existing. An apply by others leaves our label.
 func (o Identity) IsRepointed(live *apiregistrationv1.APIService) bool {
-	if o.PointsToPods(live) || !o.Deploys && o.PointsToTarget(live) {
-		return false
-	}
+	return !o.PointsToPods(live) && (o.Deploys || !o.PointsToTarget(live)) && isRepointed(live)
+}
+
+// isRepointed reports whether a manager other than any operator's pointed an APIService to its Service.
+func isRepointed(live *apiregistrationv1.APIService) bool {
 	for _, field := range [][]string{ServiceNamespaceField, ServiceNameField} {
 		if _, changed := ChangedBy(live, field); changed {
 			return true
@@ -69,6 +71,15 @@ func (o Identity) IsRepointed(live *apiregistrationv1.APIService) bool {
 func PointsToLabelled(service *apiregistrationv1.APIService) bool {
 	holder, to := service.Labels[v1alpha1.LabelBackend], service.Spec.Service
 	return holder != "" && to != nil && to.Name == manifests.Serving{Backend: holder}.Name()
+}
+
+// TargetOf returns the Service that an APIService points to.
+func TargetOf(service *apiregistrationv1.APIService) manifests.Target {
+	to, spec := service.Spec.Service, service.Spec
+	return manifests.Target{
+		Namespace: to.Namespace, Name: to.Name, Port: ptr.Deref(to.Port, manifests.ServicePort),
+		CABundle: spec.CABundle, InsecureSkipTLSVerify: spec.InsecureSkipTLSVerify,
+	}
 }
 
 // DescribeTarget names the Service that an APIService points to.

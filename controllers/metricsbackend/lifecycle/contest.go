@@ -21,7 +21,9 @@ const (
 // the spec.
 type Contest struct {
 	Generation int64
-	writes     map[string][]time.Time
+	// Written: we have written the APIService before.
+	Written bool
+	writes  map[string][]time.Time
 	// stopped is when the operator stopped writing, or zero. After a ContestWindow one more write
 	// tests whether the other manager still changes the APIService back.
 	stopped time.Time

@@ -134,7 +134,7 @@ func Decide(v *Version) Decision {
 		switch {
 		case !slices.Contains(t.From, state) || !t.when(v):
 			continue
-		case !v.knows(t.needs):
+		case t.needs != "" && !v.Known.Has(t.needs):
 			return Decision{State: state, Needs: t.needs}
 		case t.holds != nil && !t.holds(v):
 			continue

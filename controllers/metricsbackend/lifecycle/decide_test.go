@@ -13,6 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 
@@ -32,7 +33,7 @@ func version(changes ...func(*Version)) *Version {
 	pod := Server{Name: "pod a", Ready: true, Current: true, Template: "new", Serves: map[schema.GroupVersion]bool{testGV: true}}
 	v := &Version{
 		GV: testGV, Now: testNow, Field: "spec.resourceMetrics.versions", Adoption: v1alpha1.AdoptionRefuse, Wanted: true,
-		Identity: Identity{Serving: serving, Target: serving.Target([]byte("ca")), Deploys: true}, Contest: &Contest{},
+		Identity: Identity{Serving: serving, Target: serving.Target([]byte("ca")), Deploys: true}, Contest: &Contest{}, Known: sets.New[Need](),
 		Servers: Servers{pod, pod}, Rollout: Rollout{Finished: true}, Served: time.Hour, Asked: true,
 	}
 	for _, change := range changes {
@@ -66,7 +67,7 @@ var (
 		v.Paused = Pause{Reason: v1alpha1.ReasonAdoptionReverted, Message: "failed before", Left: time.Minute}
 	}
 	shared     = func(v *Version) { v.Shared = true }
-	retires    = func(v *Version) { v.Retires, v.Successor = true, new(string) }
+	retires    = func(v *Version) { v.Retires = true; v.Known.Insert(NeedSuccessor) }
 	unwanted   = func(v *Version) { v.Wanted = false }
 	noneServes = func(v *Version) {
 		for i := range v.Servers {
@@ -77,6 +78,13 @@ var (
 		v.Unanswered = debounce.Streak{Count: RetireProbes, Elapsed: RetireGrace}
 		for i := range v.Servers {
 			v.Servers[i].Failing = map[schema.GroupVersion]string{testGV: "HTTP 500"}
+		}
+	}
+	contested = func(v *Version) {
+		writtenBy("helm")(v)
+		v.Identity.Target.CABundle = []byte("a new one")
+		for range ContestLimit {
+			v.Contest.Count("helm", testNow)
 		}
 	}
 	failing = func(v *Version) { v.Failing = debounce.Streak{Count: 3, Elapsed: 6 * time.Second} }
@@ -98,14 +106,25 @@ func writtenBy(manager string) func(*Version) {
 
 // Each row of the table is decided by at least one case, which names what its row observed.
 func TestDecide(t *testing.T) {
-	holder := func(h Holder) func(*Version) { return func(v *Version) { v.Holder = &h } }
-	text := func(set func(*Version, *string), value string) func(*Version) {
-		return func(v *Version) { set(v, &value) }
+	known := func(need Need, set func(*Version)) func(*Version) {
+		return func(v *Version) { v.Known.Insert(need); set(v) }
 	}
-	discovery := func(v *Version, s *string) { v.Discovery = s }
-	routing := func(v *Version, s *string) { v.Routing = s }
-	successor := func(v *Version, s *string) { v.Successor = s }
-	previous := func(p PreviousService) func(*Version) { return func(v *Version) { v.Previous = &p } }
+	holder := func(h Holder) func(*Version) { return known(NeedHolder, func(v *Version) { v.Holder = h }) }
+	reach := func(reached bool) func(*Version) {
+		return known(NeedReach, func(v *Version) { v.Reach.Reached = reached })
+	}
+	consumers := func(active bool) func(*Version) {
+		return known(NeedConsumers, func(v *Version) { v.Consumers = active })
+	}
+	previousReady := func(ready bool) func(*Version) {
+		return known(NeedPreviousEndpoints, func(v *Version) { v.PreviousReady = ready })
+	}
+	discovery := func(why string) func(*Version) { return known(NeedDiscovery, func(v *Version) { v.Discovery = why }) }
+	routing := func(why string) func(*Version) { return known(NeedRouting, func(v *Version) { v.Routing = why }) }
+	successor := known(NeedSuccessor, func(v *Version) { v.Successor = "another" })
+	previous := func(p PreviousService) func(*Version) {
+		return known(NeedPreviousOwner, func(v *Version) { v.Previous = p })
+	}
 	otherTarget := func(insecure bool) func(*Version) {
 		return func(v *Version) {
 			v.Identity.Deploys = false
@@ -117,11 +136,10 @@ func TestDecide(t *testing.T) {
 		changes []func(*Version)
 		needs   Need
 	}{
-		{on: "the namespace of the pods behind it is gone", changes: []func(*Version){ours, func(v *Version) { v.PodsGone = true }}},
+		{on: "the Service that it points to is gone", changes: []func(*Version){ours, func(v *Version) { v.Gone = "it is gone" }}},
 		{changes: []func(*Version){ours, unwanted}, needs: NeedConsumers},
-		{on: "and clients use it", changes: []func(*Version){ours, unwanted, func(v *Version) { v.Consumers = ptr.To(true) }}},
-		{on: "the spec does not name the version", changes: []func(*Version){ours, unwanted, func(v *Version) { v.Consumers = ptr.To(false) }}},
-		{on: "does not exist", changes: []func(*Version){otherTarget(true), oursAway, func(v *Version) { v.Missing = "it does not exist" }}},
+		{on: "and clients use it", changes: []func(*Version){ours, unwanted, consumers(true)}},
+		{on: "the spec does not name the version", changes: []func(*Version){ours, unwanted, consumers(false)}},
 		{on: "a server behind the APIService does not serve", changes: []func(*Version){ours, noneServes}},
 		{on: "a server behind the APIService does not serve", changes: []func(*Version){otherTarget(true), oursAway, noneServes}},
 		{on: "is to move, the target does not serve", changes: []func(*Version){oursAway, noneServes, func(v *Version) { v.OtherServed = true }}},
@@ -138,15 +156,17 @@ func TestDecide(t *testing.T) {
 		}}},
 		{on: "was registered beside one of someone else", changes: []func(*Version){ours, trial, failing, shared}},
 		{changes: []func(*Version){ours, trial, failing, recorded("metrics-server")}, needs: NeedPreviousEndpoints},
-		{on: "the previous owner has a ready endpoint", changes: []func(*Version){ours, trial, failing, recorded("metrics-server"), func(v *Version) { v.PreviousReady = ptr.To(true) }}},
-		{on: "requests have succeeded for less", changes: []func(*Version){ours, trial, applied, failing, recorded("metrics-server"), func(v *Version) { v.PreviousReady = ptr.To(false) }}},
+		{on: "the previous owner has a ready endpoint", changes: []func(*Version){ours, trial, failing, recorded("metrics-server"), previousReady(true)}},
+		{on: "not yet succeeded for 15 s", changes: []func(*Version){ours, trial, applied, failing, recorded("metrics-server"), previousReady(false)}},
 		{on: "an earlier step has found", changes: []func(*Version){func(v *Version) { v.Conflict = "older" }}},
 		{on: "lacks our label", changes: []func(*Version){pointing("system", "metrics-serving-cluster", "")}},
 		{changes: []func(*Version){another}, needs: NeedHolder},
-		{on: "names a MetricsBackend that does not exist", changes: []func(*Version){another, holder(HolderMissing)}},
-		{on: "which is not being deleted", changes: []func(*Version){another, holder(HolderExists)}},
+		{on: "which does not exist, or is not being deleted", changes: []func(*Version){another, holder(HolderMissing)}},
+		{on: "which does not exist, or is not being deleted", changes: []func(*Version){another, holder(HolderExists)}},
 		{on: "the APIService is ours, or another MetricsBackend's", changes: []func(*Version){another, holder(HolderDeleting)}},
-		{on: "kube-apiserver serves the version itself", changes: []func(*Version){theirs, func(v *Version) { v.Live.Spec.Service = nil }}},
+		{on: "spec.adoption is Refuse", changes: []func(*Version){another, holder(HolderDeleting), recorded("metrics-server")}},
+		{on: "spec.adoption is Refuse", changes: []func(*Version){pointing("kube-system", "metrics-server", "another"), writtenBy("helm"), holder(HolderDeleting)}},
+		{on: "kube-apiserver serves the version itself", changes: []func(*Version){oursAway, func(v *Version) { v.Live.Spec.Service = nil }}},
 		{on: "may not be taken over now", changes: []func(*Version){theirs, paused}},
 		{on: "it has not been unavailable for a minute", changes: []func(*Version){theirs, func(v *Version) { v.Adoption = v1alpha1.AdoptionIfUnavailable }}},
 		{on: "spec.adoption is Refuse", changes: []func(*Version){theirs}},
@@ -154,38 +174,37 @@ func TestDecide(t *testing.T) {
 		{on: "spec.existing does not serve", changes: []func(*Version){func(v *Version) { v.LeftOut = "not served" }}},
 		{on: "the MetricsBackend is stalled", changes: []func(*Version){blocked}},
 		{on: "not all servers serve", changes: []func(*Version){noneServes}},
-		{on: "three times within six hours", changes: []func(*Version){oursAway, writtenBy("helm"), func(v *Version) {
-			for range ContestLimit {
-				v.Contest.Count("helm", testNow)
-			}
-		}}},
+		{on: "three times within six hours", changes: []func(*Version){oursAway, contested}},
 		{on: "has a caBundle", changes: []func(*Version){ours, func(v *Version) { v.Identity.Target.InsecureSkipTLSVerify = true }}},
 		{on: "has not been compared", changes: []func(*Version){ours}},
-		{on: "requests have succeeded for less", changes: []func(*Version){ours, trial, applied}},
-		{on: "requests have succeeded for 15 s", changes: []func(*Version){ours, trial, applied, func(v *Version) { v.Succeeding = TrialTime }}},
+		{on: "not yet succeeded for 15 s", changes: []func(*Version){ours, trial, applied}},
+		{on: "not yet succeeded for 15 s", changes: []func(*Version){ours, trial, applied, func(v *Version) { v.Succeeding = debounce.Streak{Count: 1, Elapsed: time.Hour} }}},
+		{on: "requests have succeeded for 15 s", changes: []func(*Version){ours, trial, contested, func(v *Version) { v.Succeeding = debounce.Streak{Count: 3, Elapsed: TrialTime} }}},
+		{on: "requests have succeeded for 15 s", changes: []func(*Version){ours, trial, applied, func(v *Version) { v.Succeeding = debounce.Streak{Count: 3, Elapsed: TrialTime} }}},
 		{on: "it is as we want it", changes: []func(*Version){ours, applied}},
 		{on: "someone else's implementation, and a takeover has failed", changes: []func(*Version){theirs, adoptsAlways, paused}},
 		{on: "ready for less than 10 s", changes: []func(*Version){oursAway, func(v *Version) { v.Served = time.Second }}},
 		{changes: []func(*Version){theirs, adoptsAlways}, needs: NeedReach},
-		{on: "not every kube-apiserver has reached our pods", changes: []func(*Version){theirs, adoptsAlways, func(v *Version) { v.Reach = &Reach{} }}},
-		{on: "the APIService is someone else's, or was", changes: []func(*Version){theirs, adoptsAlways, func(v *Version) { v.Reach = &Reach{Reached: true} }}},
+		{on: "not every kube-apiserver has reached our pods", changes: []func(*Version){theirs, adoptsAlways, reach(false)}},
+		{on: "the APIService is someone else's, or was", changes: []func(*Version){theirs, adoptsAlways, reach(true)}},
 		{on: "another version moves first", changes: []func(*Version){func(v *Version) { v.OtherMoves = "v1beta1.metrics.k8s.io" }}},
 		{on: "another version of the group is on trial", changes: []func(*Version){func(v *Version) { v.OtherTrial = "v1beta1.metrics.k8s.io" }}},
 		{on: "someone else's, and may not be taken over", changes: []func(*Version){shared, func(v *Version) { v.OtherNotOwned = "refused" }}},
 		{on: "another version of the group is someone else's, and a takeover", changes: []func(*Version){shared, paused}},
 		{changes: []func(*Version){shared}, needs: NeedReach},
-		{on: "another version of the group is someone else's, and not every", changes: []func(*Version){shared, func(v *Version) { v.Reach = &Reach{} }}},
-		{on: "another version of the group is someone else's", changes: []func(*Version){shared, func(v *Version) { v.Reach = &Reach{Reached: true} }}},
+		{on: "another version of the group is someone else's, and not every", changes: []func(*Version){shared, reach(false)}},
+		{on: "another version of the group is someone else's", changes: []func(*Version){shared, reach(true)}},
 		{on: "nobody else serves the group"},
 
 		{changes: []func(*Version){ours, func(v *Version) { v.Retires = true }}, needs: NeedSuccessor},
-		{on: "is ready to take the version over", changes: []func(*Version){ours, retires, text(successor, "another")}},
+		{changes: []func(*Version){ours, recorded("metrics-server"), func(v *Version) { v.Retires = true }}, needs: NeedSuccessor},
+		{on: "is ready to take the version over", changes: []func(*Version){ours, retires, successor}},
 		{changes: []func(*Version){retires}, needs: NeedDiscovery},
-		{on: "a kube-apiserver lists the version", changes: []func(*Version){retires, text(discovery, "listed")}},
-		{on: "there is no APIService", changes: []func(*Version){retires, text(discovery, "")}},
+		{on: "a kube-apiserver lists the version", changes: []func(*Version){retires, discovery("listed")}},
+		{on: "there is no APIService", changes: []func(*Version){retires, discovery("")}},
 		{changes: []func(*Version){theirs, retires}, needs: NeedRouting},
-		{on: "may still route to our pods", changes: []func(*Version){theirs, retires, text(routing, "lags")}},
-		{on: "the APIService is not ours", changes: []func(*Version){theirs, retires, text(routing, "")}},
+		{on: "may still route to our pods", changes: []func(*Version){theirs, retires, routing("lags")}},
+		{on: "the APIService is not ours", changes: []func(*Version){theirs, retires, routing("")}},
 		{on: "a finalizer holds", changes: []func(*Version){ours, retires, recorded("metrics-server"), func(v *Version) { v.Deleted = true }}},
 		{on: "has pointed the APIService to another", changes: []func(*Version){oursAway, retires, recorded("metrics-server"), writtenBy("helm")}},
 		{on: "has no record of a previous owner", changes: []func(*Version){ours, retires}},

@@ -18,20 +18,16 @@ const (
 	RetireGraceAlone = 10 * time.Minute
 )
 
-// trialFailures is how many requests to an APIService on trial must fail in a row before the adoption
-// is reverted.
-const trialFailures = 3
+// trialRequests is how many requests to an APIService on trial must succeed in a row before it is
+// final, or fail before it is reverted.
+const trialRequests = 3
 
 // leaving are the transitions of a registered version that is to leave discovery. Retire stores the
 // intent; the deletion follows in the next reconciliation.
 var leaving = []Transition{
 	{
-		From: existing, On: "the APIService is ours, and the namespace of the pods behind it is gone, or being deleted",
-		when: func(v *Version) bool { return v.isOurs() && v.PodsGone }, Do: Retire, To: Retiring, text: noLongerDesired,
-	},
-	{
-		From: existing, On: "the Service of spec.existing, to which the APIService points, does not exist",
-		when: func(v *Version) bool { return v.isInPlace() && v.Missing != "" }, Do: Retire, To: Retiring, text: func(v *Version) string { return v.Missing },
+		From: existing, On: "the APIService is ours, and the Service that it points to is gone, or its namespace",
+		when: func(v *Version) bool { return v.isOurs() && v.Gone != "" }, Do: Retire, To: Retiring, text: func(v *Version) string { return v.Gone },
 	},
 	{
 		From: existing, On: "a server behind the APIService does not serve the version, and is ready, or of the newest revision",
@@ -51,22 +47,20 @@ var leaving = []Transition{
 	},
 	{
 		From: existing, On: "the spec does not name the version, and clients use it, or not every pod has said who does",
-		when: (*Version).isUnwanted, needs: NeedConsumers, holds: func(v *Version) bool { return *v.Consumers }, To: Kept,
+		when: (*Version).isUnwanted, needs: NeedConsumers, holds: func(v *Version) bool { return v.Consumers }, To: Kept,
 	},
-	{From: existing, On: "the spec does not name the version", when: (*Version).isUnwanted, Do: Retire, To: Retiring, text: noLongerDesired},
+	{From: existing, On: "the spec does not name the version", when: (*Version).isUnwanted, Do: Retire, To: Retiring, text: func(*Version) string { return "no longer desired" }},
 	{
 		From: []State{Trial}, On: "three requests in a row have failed over six seconds, and the version was registered beside one of someone else",
-		when: func(v *Version) bool { return v.failsTrial() && !v.isRecorded() && v.Shared }, Do: Retire, To: Retiring,
+		when: func(v *Version) bool { return v.failsTrial() && !v.IsRecorded() && v.Shared }, Do: Retire, To: Retiring,
 		text: func(*Version) string { return "requests through kube-apiserver fail" },
 	},
 	{
 		From: []State{Trial}, On: "three requests in a row have failed over six seconds, and the previous owner has a ready endpoint (with IfUnavailable, one that answers)",
-		when: func(v *Version) bool { return v.failsTrial() && v.isRecorded() }, needs: NeedPreviousEndpoints,
-		holds: func(v *Version) bool { return *v.PreviousReady }, Do: Revert, To: Pending,
+		when: func(v *Version) bool { return v.failsTrial() && v.IsRecorded() }, needs: NeedPreviousEndpoints,
+		holds: func(v *Version) bool { return v.PreviousReady }, Do: Revert, To: Pending,
 	},
 }
-
-func noLongerDesired(*Version) string { return "no longer desired" }
 
 // isServing reports whether the APIService points to the servers.
 func (v *Version) isServing() bool {
@@ -112,5 +106,5 @@ func (v *Version) IsUnanswered() bool {
 
 // failsTrial reports whether requests to an APIService on trial have failed for long enough.
 func (v *Version) failsTrial() bool {
-	return v.Failing.Count >= trialFailures && v.Failing.Elapsed >= trialFailures*TrialRecheck
+	return v.Failing.Count >= trialRequests && v.Failing.Elapsed >= trialRequests*TrialRecheck
 }

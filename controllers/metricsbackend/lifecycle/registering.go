@@ -47,30 +47,26 @@ var registering = []Transition{
 		},
 	},
 	{
-		From: []State{Moving}, On: "the label names a MetricsBackend that does not exist",
-		when: (*Version).isOtherBackends, needs: NeedHolder, holds: func(v *Version) bool { return *v.Holder == HolderMissing },
+		From: []State{Moving}, On: "the label names another MetricsBackend, which does not exist, or is not being deleted",
+		when: (*Version).isOtherBackends, needs: NeedHolder, holds: func(v *Version) bool { return v.Holder != HolderDeleting },
 		reason: notOwned, text: func(v *Version) string {
-			return fmt.Sprintf("APIService %s belongs to MetricsBackend %q, which does not exist: delete it (kubectl delete apiservice %s), and it is registered again",
-				v.Name(), v.holder(), v.Name())
-		},
-	},
-	{
-		From: []State{Moving}, On: "the label names another MetricsBackend, which is not being deleted",
-		when: (*Version).isOtherBackends, needs: NeedHolder, holds: func(v *Version) bool { return *v.Holder == HolderExists },
-		reason: notOwned, text: func(v *Version) string {
+			if v.Holder == HolderMissing {
+				return fmt.Sprintf("APIService %s belongs to MetricsBackend %q, which does not exist: delete it (kubectl delete apiservice %s), and it is registered again",
+					v.Name(), v.holder(), v.Name())
+			}
 			return fmt.Sprintf("APIService %s belongs to MetricsBackend %q: it is taken over once that MetricsBackend is deleted or no longer names the version",
 				v.Name(), v.holder())
 		},
 	},
 	{
 		From: []State{Moving}, On: "kube-apiserver serves the version itself",
-		when: (*Version).isLocal, blocks: true, reason: notOwned, text: func(v *Version) string {
+		when: func(v *Version) bool { return v.Live.Spec.Service == nil }, blocks: true, reason: notOwned, text: func(v *Version) string {
 			return fmt.Sprintf("APIService %s is served by kube-apiserver itself: take version %s out of %s", v.Name(), v.GV.Version, v.Field)
 		},
 	},
 	{
 		From: []State{Moving}, On: "the APIService is someone else's, may not be taken over now, and a takeover has failed before",
-		when: func(v *Version) bool { return v.isRefused() && v.Paused.Message != "" }, reason: (*Version).pauseReason, text: (*Version).pause, recheck: (*Version).pauseLeft,
+		when: func(v *Version) bool { return v.isRefused() && v.Paused.Message != "" }, reason: pauseReason, text: pause, recheck: pauseLeft,
 	},
 	{
 		From: []State{Moving}, On: "the APIService is someone else's, and spec.adoption is IfUnavailable: it has not been unavailable for a minute",
@@ -107,19 +103,19 @@ var registering = []Transition{
 
 	// Writes.
 	{
-		From: existing, On: "another field manager has changed the APIService back three times within six hours",
+		From: []State{Moving, Registered}, On: "another field manager has changed the APIService back three times within six hours",
 		when: (*Version).isContested, To: Contested, reason: func(*Version) string { return v1alpha1.ReasonContested }, text: (*Version).describeContest,
 	},
 	{
 		From: registered, On: "the APIService has a caBundle, and the target is not verified", moves: true,
 		when: func(v *Version) bool {
-			return !v.Applied && len(v.Live.Spec.CABundle) > 0 && v.Identity.Target.InsecureSkipTLSVerify
+			return v.mayApply() && len(v.Live.Spec.CABundle) > 0 && v.Identity.Target.InsecureSkipTLSVerify
 		}, Do: Move,
 	},
-	{From: registered, On: "the APIService has not been compared with what we want", when: func(v *Version) bool { return !v.Applied }, Do: Apply},
+	{From: registered, On: "the APIService has not been compared with what we want", when: (*Version).mayApply, Do: Apply},
 	{
-		From: []State{Trial}, On: "requests have succeeded for less than 15 s",
-		when: func(v *Version) bool { return v.Succeeding < TrialTime }, recheck: func(*Version) time.Duration { return TrialRecheck }, text: func(*Version) string {
+		From: []State{Trial}, On: "requests have not yet succeeded for 15 s, three in a row",
+		when: func(v *Version) bool { return v.Succeeding.Count < trialRequests || v.Succeeding.Elapsed < TrialTime }, recheck: func(*Version) time.Duration { return TrialRecheck }, text: func(*Version) string {
 			return fmt.Sprintf("taken over, and final once requests through kube-apiserver have succeeded for %s", TrialTime)
 		},
 	},
@@ -127,7 +123,7 @@ var registering = []Transition{
 	{From: []State{Registered}, On: "it is as we want it", when: always},
 	{
 		From: []State{Moving}, On: "the APIService points to someone else's implementation, and a takeover has failed before", moves: true,
-		when: (*Version).isPausedMove, reason: (*Version).pauseReason, text: (*Version).pause, recheck: (*Version).pauseLeft,
+		when: (*Version).isPausedMove, reason: pauseReason, text: pause, recheck: pauseLeft,
 	},
 	{
 		From: []State{Moving}, On: "the target has been ready for less than 10 s", moves: true,
@@ -138,7 +134,7 @@ var registering = []Transition{
 	},
 	{
 		From: []State{Moving}, On: "the APIService points to someone else's implementation, and not every kube-apiserver has reached our pods", moves: true,
-		when: func(v *Version) bool { return v.Identity.Deploys && v.ReplacesOther() }, needs: NeedReach, holds: (*Version).isUnreached, To: Canary, text: describeReach, recheck: (*Version).reachRecheck,
+		when: func(v *Version) bool { return v.Identity.Deploys && v.ReplacesOther() }, needs: NeedReach, holds: isUnreached, To: Canary, text: describeReach, recheck: reachRecheck,
 	},
 	{From: []State{Moving}, On: "the APIService is someone else's, or was", when: (*Version).isAdoption, Do: Move, To: Trial, moves: true},
 	{From: []State{Moving}, On: "the APIService is ours, or another MetricsBackend's", when: always, Do: Move, To: Registered, moves: true},
@@ -158,11 +154,11 @@ var registering = []Transition{
 	},
 	{
 		From: []State{Pending}, On: "another version of the group is someone else's, and a takeover has failed before",
-		when: (*Version).isPausedMove, reason: (*Version).pauseReason, text: (*Version).pause, recheck: (*Version).pauseLeft,
+		when: (*Version).isPausedMove, reason: pauseReason, text: pause, recheck: pauseLeft,
 	},
 	{
 		From: []State{Pending}, On: "another version of the group is someone else's, and not every kube-apiserver has reached our pods",
-		when: (*Version).isShared, needs: NeedReach, holds: (*Version).isUnreached, To: Canary, text: describeReach, recheck: (*Version).reachRecheck,
+		when: (*Version).isShared, needs: NeedReach, holds: isUnreached, To: Canary, text: describeReach, recheck: reachRecheck,
 	},
 	{From: []State{Pending}, On: "another version of the group is someone else's", when: (*Version).isShared, Do: Register, To: Trial},
 	{From: []State{Pending}, On: "nobody else serves the group", when: always, Do: Register, To: Registered},
@@ -182,12 +178,18 @@ func (v *Version) holder() string { return v.Live.Labels[v1alpha1.LabelBackend] 
 
 func (v *Version) isOtherBackends() bool { return v.holder() != "" && !v.Identity.HasLabel(v.Live) }
 
-func (v *Version) isLocal() bool { return v.holder() == "" && v.Live.Spec.Service == nil }
+// IsTheirs reports whether the APIService is someone else's: no label is on it, or that of another MetricsBackend, from
+// which another field manager has taken it.
+func (v *Version) IsTheirs() bool {
+	return v.holder() == "" && !v.Identity.PointsToPods(v.Live) ||
+		v.isOtherBackends() && !PointsToLabelled(v.Live) && isRepointed(v.Live)
+}
 
-// isRefused reports whether the APIService is someone else's, and spec.adoption keeps it from being taken over now.
+// isRefused reports whether the APIService is someone else's, or to be handed back to someone else, and spec.adoption keeps
+// it from being taken over now.
 func (v *Version) isRefused() bool {
 	switch {
-	case v.holder() != "" || v.Adoption == v1alpha1.AdoptionAlways:
+	case v.Adoption == v1alpha1.AdoptionAlways, !v.IsTheirs() && !(v.isOtherBackends() && v.IsRecorded()):
 		return false
 	case v.Adoption == v1alpha1.AdoptionIfUnavailable:
 		return v.unavailable() < AdoptionGrace
@@ -212,7 +214,7 @@ func (v *Version) ReplacesOther() bool {
 
 // isAdoption reports whether the APIService, which moves, is or was someone else's.
 func (v *Version) isAdoption() bool {
-	return v.isRecorded() || v.ReplacesOther() || IsUnverified(v.Live)
+	return v.IsRecorded() || v.ReplacesOther() || IsUnverified(v.Live)
 }
 
 // isShared reports whether our pods are about to serve a version beside one of someone else, which
@@ -223,15 +225,18 @@ func (v *Version) isPausedMove() bool {
 	return v.Paused.Message != "" && (v.Live == nil && v.Shared || v.Live != nil && v.ReplacesOther())
 }
 
-func (v *Version) pause() string { return v.Paused.Message }
+// mayApply reports whether the APIService was not compared with what we want, and may be written.
+func (v *Version) mayApply() bool { return !v.Applied && !v.isContested() }
 
-func (v *Version) pauseReason() string { return v.Paused.Reason }
+func pause(v *Version) string { return v.Paused.Message }
 
-func (v *Version) pauseLeft() time.Duration { return v.Paused.Left }
+func pauseReason(v *Version) string { return v.Paused.Reason }
 
-func (v *Version) isUnreached() bool { return !v.Reach.Reached }
+func pauseLeft(v *Version) time.Duration { return v.Paused.Left }
 
-func (v *Version) reachRecheck() time.Duration { return v.Reach.RetryAfter }
+func isUnreached(v *Version) bool { return !v.Reach.Reached }
+
+func reachRecheck(v *Version) time.Duration { return v.Reach.RetryAfter }
 
 func describeReach(v *Version) string {
 	return fmt.Sprintf("waits until every kube-apiserver has reached the pods of Service %s", v.Identity.Target)

@@ -20,32 +20,35 @@ const PreviousOwnerGrace = 30 * time.Second
 // status, or the MetricsBackend is being deleted.
 var retiring = []Transition{
 	{
-		From: []State{Retiring}, On: "another MetricsBackend is ready to take the version over, less than 30 s after the deletion of this one",
-		when: (*Version).isOurs, needs: NeedSuccessor, holds: func(v *Version) bool { return *v.Successor != "" },
-		To: Retiring, text: func(v *Version) string {
-			return fmt.Sprintf("APIService %s is about to be taken over by MetricsBackend %q", v.Name(), *v.Successor)
+		From: []State{Retiring}, On: "another field manager has pointed the APIService to another Service",
+		when: func(v *Version) bool { return v.isOurs() && !v.isHeld() && v.isRepointed() }, Do: Disown, To: Retiring,
+	},
+	{
+		From: []State{Retiring, Restoring}, On: "another MetricsBackend is ready to take the version over, less than 30 s after the deletion of this one",
+		when: (*Version).isOurs, needs: NeedSuccessor, holds: func(v *Version) bool { return v.Successor != "" },
+		text: func(v *Version) string {
+			return fmt.Sprintf("APIService %s is about to be taken over by MetricsBackend %q", v.Name(), v.Successor)
 		},
 	},
 	{
 		From: []State{Retiring}, On: "there is no APIService, and a kube-apiserver lists the version in its discovery, or cannot be asked for less than 90 s",
-		when: (*Version).isAbsent, needs: NeedDiscovery, holds: func(v *Version) bool { return *v.Discovery != "" },
-		To: Retiring, text: func(v *Version) string { return *v.Discovery },
+		when: (*Version).isAbsent, needs: NeedDiscovery, holds: func(v *Version) bool { return v.Discovery != "" },
+		text: func(v *Version) string { return v.Discovery },
 	},
 	{From: []State{Retiring}, On: "there is no APIService", when: (*Version).isAbsent, To: Gone},
 	{
 		From: []State{Retiring}, On: "the APIService is not ours, and a kube-apiserver may still route to our pods",
-		when: (*Version).isOthers, needs: NeedRouting, holds: func(v *Version) bool { return *v.Routing != "" },
-		To: Retiring, text: func(v *Version) string { return *v.Routing },
+		when: (*Version).isOthers, needs: NeedRouting, holds: func(v *Version) bool { return v.Routing != "" },
+		text: func(v *Version) string { return v.Routing },
 	},
 	{From: []State{Retiring}, On: "the APIService is not ours", when: (*Version).isOthers, To: Gone},
 	{
 		From: []State{Retiring}, On: "a finalizer holds the deleted APIService",
-		when: (*Version).isHeld, To: Retiring, text: func(v *Version) string {
+		when: (*Version).isHeld, text: func(v *Version) string {
 			return fmt.Sprintf("APIService %s still exists: something holds it with a finalizer", v.Name())
 		},
 	},
-	{From: []State{Retiring}, On: "another field manager has pointed the APIService to another Service", when: (*Version).isRepointed, Do: Disown, To: Retiring},
-	{From: []State{Retiring}, On: "the APIService is ours, and has no record of a previous owner", when: always, Do: Delete, To: Retiring},
+	{From: []State{Retiring}, On: "the APIService is ours, and has no record of a previous owner", when: always, Do: Delete},
 
 	{
 		From: []State{Restoring}, On: "the record cannot be used, or kube-apiserver forbids to restore it",
@@ -60,7 +63,7 @@ var retiring = []Transition{
 	},
 	{
 		From: []State{Restoring}, On: "the previous owner has failed for less than 30 s",
-		when: func(v *Version) bool { return v.Previous.Transient && v.Previous.Failing < PreviousOwnerGrace }, To: Restoring,
+		when: func(v *Version) bool { return v.Previous.Transient && v.Previous.Failing < PreviousOwnerGrace },
 		text: func(v *Version) string {
 			return fmt.Sprintf("APIService %s still exists: this waits up to %s for Service %s, to which it is handed back: %s",
 				v.Name(), PreviousOwnerGrace, v.Recorded().Target(), v.Previous.Problem)
@@ -88,11 +91,11 @@ func (v *Version) isRepointed() bool { return v.Identity.IsRepointed(v.Live) }
 
 // isAdopted reports whether the APIService, which is ours, is to be handed back.
 func (v *Version) isAdopted() bool {
-	return v.isRecorded() && !v.isHeld() && !v.isRepointed()
+	return v.IsRecorded() && !v.isHeld() && !v.isRepointed()
 }
 
-// isRecorded reports whether the APIService has a record of a previous owner.
-func (v *Version) isRecorded() bool {
+// IsRecorded reports whether the APIService has a record of a previous owner.
+func (v *Version) IsRecorded() bool {
 	return metav1.HasAnnotation(v.Live.ObjectMeta, v1alpha1.AnnotationPreviousOwner)
 }
 

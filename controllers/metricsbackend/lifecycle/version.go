@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -56,22 +57,20 @@ type Version struct {
 	// servers serve another version of the group that the spec names. Elsewhere: a version of the group
 	// is registered for other servers.
 	Alternative, OtherServed, Elsewhere bool
-	// PodsGone: the namespace of the pods behind the APIService is gone, or being deleted.
-	PodsGone bool
+	// Gone is why nobody can answer behind the APIService, whose Service or its namespace is gone; or empty.
+	Gone string
 	// Paused is why nothing of someone else is taken over for now.
 	Paused Pause
 	// OtherMoves is another APIService that moves, OtherTrial one of the group that is on trial, and
 	// OtherNotOwned says why one of the group may not be taken over; or empty.
 	OtherMoves, OtherTrial, OtherNotOwned string
-	// Shared: the group has an APIService of someone else.
+	// Shared: the group has an APIService that points to someone else's Service.
 	Shared  bool
 	Contest *Contest
 	// Applied: the APIService was compared with what we want since the reconciliation began.
 	Applied bool
-	// Succeeding is for how long requests to an APIService on trial have succeeded, and Failing since
-	// when they fail.
-	Succeeding time.Duration
-	Failing    debounce.Streak
+	// Succeeding and Failing are since when requests to an APIService on trial succeed, or fail.
+	Succeeding, Failing debounce.Streak
 
 	// Of a version that is removed.
 
@@ -80,22 +79,23 @@ type Version struct {
 	// Refused is why kube-apiserver refuses the hand-back, or nil.
 	Refused error
 
-	// The observations are nil as long as they were not made.
+	// Known are the observations that were made; the fields below are what they found.
+	Known sets.Set[Need]
 
-	Holder *Holder
-	Reach  *Reach
+	Holder Holder
+	Reach  Reach
 	// Consumers: clients keep a version that the spec does not name, or it is not known yet who uses it.
-	Consumers *bool
+	Consumers bool
 	// PreviousReady: the previous owner is ready to get requests again.
-	PreviousReady *bool
+	PreviousReady bool
 	// Successor is the MetricsBackend that is about to take it over, or empty.
-	Successor *string
+	Successor string
 	// Discovery is what the end of the version in discovery waits for, or empty.
-	Discovery *string
+	Discovery string
 	// Routing is what the end of requests to our pods waits for, or empty.
-	Routing *string
+	Routing string
 	// Previous is the Service of the previous owner.
-	Previous *PreviousService
+	Previous PreviousService
 }
 
 // Rollout is the state of our pods' Deployment. Finished: every pod is available and of the newest
@@ -138,29 +138,6 @@ type PreviousService struct {
 
 // Name returns that of its APIService.
 func (v *Version) Name() string { return manifests.APIServiceName(v.GV) }
-
-// knows reports whether an observation was made.
-func (v *Version) knows(n Need) bool {
-	switch n {
-	case NeedHolder:
-		return v.Holder != nil
-	case NeedReach:
-		return v.Reach != nil
-	case NeedConsumers:
-		return v.Consumers != nil
-	case NeedPreviousEndpoints:
-		return v.PreviousReady != nil
-	case NeedSuccessor:
-		return v.Successor != nil
-	case NeedDiscovery:
-		return v.Discovery != nil
-	case NeedRouting:
-		return v.Routing != nil
-	case NeedPreviousOwner:
-		return v.Previous != nil
-	}
-	return true
-}
 
 // state returns the state in which the version was observed.
 func (v *Version) state() State {
