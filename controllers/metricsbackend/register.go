@@ -4,8 +4,10 @@
 package metricsbackend
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -30,7 +32,10 @@ func (r *Reconciler) register(ctx context.Context, s *reconcileState) error {
 		return nil
 	}
 	var result registrationResult
-	for _, gv := range s.movesFirst() {
+	versions := slices.Clone(s.versions.desired)
+	// A group is not split between two implementations for longer than necessary.
+	slices.SortStableFunc(versions, func(a, b schema.GroupVersion) int { return cmp.Compare(s.registrationOrder(a), s.registrationOrder(b)) })
+	for _, gv := range versions {
 		if err := r.registerVersion(ctx, s, gv, &result); err != nil {
 			return err
 		}
@@ -43,26 +48,13 @@ func (r *Reconciler) register(ctx context.Context, s *reconcileState) error {
 	return nil
 }
 
-// movesFirst returns the desired versions, those first whose APIServices point elsewhere:
-// a group is not split between two implementations for longer than necessary.
-func (s *reconcileState) movesFirst() []schema.GroupVersion {
-	var moves, others []schema.GroupVersion
-	for _, gv := range s.versions.desired {
-		if s.pointsElsewhere(gv) {
-			moves = append(moves, gv)
-		} else {
-			others = append(others, gv)
-		}
+// registrationOrder puts versions first whose APIServices point to another Service than the target.
+func (s *reconcileState) registrationOrder(gv schema.GroupVersion) int {
+	live, name := s.registered[apiServiceName(gv)], apiServiceName(gv)
+	if s.others[name] != nil || live != nil && !s.identity().PointsToTarget(live) {
+		return 0
 	}
-	return append(moves, others...)
-}
-
-// pointsElsewhere reports whether the version's APIService exists with another backend
-// than the target.
-func (s *reconcileState) pointsElsewhere(gv schema.GroupVersion) bool {
-	name := apiServiceName(gv)
-	live := s.registered[name]
-	return s.others[name] != nil || live != nil && !s.identity().PointsToTarget(live)
+	return 1
 }
 
 // registrationResult is the outcome for each version, by APIService name.
@@ -119,17 +111,11 @@ func (s *reconcileState) version(gv schema.GroupVersion) *lifecycle.Version {
 	name := apiServiceName(gv)
 	v := &lifecycle.Version{
 		Known: sets.New[lifecycle.Need](), GV: gv, Identity: s.identity(), Now: s.now, Field: versionsField(gv), Adoption: s.spec.Adoption,
-		Wanted: slices.Contains(s.versions.desired, gv), Blocked: s.outcome.blocked, Shared: s.sharedGroups.Has(gv.Group), Paused: s.pausedAdoption(),
+		Wanted: slices.Contains(s.versions.desired, gv), Blocked: s.outcome.blocked, Paused: s.pausedAdoption(),
 		Succeeding: s.history.streaks.Get(stateKey{state: adoptionSucceeding, name: name}),
 		OtherNotOwned: find(s.versions.conflicts, func(c versionConflict) bool {
 			return c.gv != gv && c.gv.Group == gv.Group && c.reason == v1alpha1.ReasonNotOwned
 		}).message,
-	}
-	for _, other := range s.registeredNames() {
-		if known, ok := manifests.VersionOf(other); ok && known.Group == gv.Group && known != gv && lifecycle.IsUnverified(s.registered[other]) && v.Identity.PointsToTarget(s.registered[other]) {
-			v.OtherTrial = other
-			break
-		}
 	}
 	if c := s.conflict(name); c != nil {
 		v.Conflict = c.message
@@ -139,7 +125,24 @@ func (s *reconcileState) version(gv schema.GroupVersion) *lifecycle.Version {
 		live = s.others[name]
 	}
 	s.setLive(v, live)
+	s.observeGroup(v)
 	return v
+}
+
+// observeGroup sets what is registered of a version's group.
+func (s *reconcileState) observeGroup(v *lifecycle.Version) {
+	v.Elsewhere = slices.ContainsFunc(s.excluded(), func(other schema.GroupVersion) bool { return other.Group == v.GV.Group })
+	for _, live := range slices.Concat(slices.Collect(maps.Values(s.others)), slices.Collect(maps.Values(s.registered))) {
+		if gv, ok := manifests.VersionOf(live.Name); !ok || gv.Group != v.GV.Group {
+			continue
+		}
+		ours, inPlace := s.others[live.Name] == nil, v.Identity.PointsToTarget(live)
+		v.Elsewhere = v.Elsewhere || !ours || !inPlace || live.Name == v.Name()
+		v.Shared = v.Shared || live.Spec.Service != nil && !lifecycle.PointsToLabelled(live) && (!ours || v.Identity.IsRepointed(live))
+		if ours && inPlace && live.Name != v.Name() && lifecycle.IsUnverified(live) {
+			v.OtherTrial = max(v.OtherTrial, live.Name)
+		}
+	}
 }
 
 // setLive sets the APIService of a version, and the contest over it.
@@ -165,7 +168,7 @@ func (s *reconcileState) observeServers(v *lifecycle.Version) {
 		}
 	}
 	v.Unanswered = s.history.streaks.Get(stateKey{state: allRequestsFailing, name: v.GV.String()})
-	v.Recovering, v.Alternative, v.Elsewhere = s.probed.recovering[v.GV], s.hasAlternative(v.GV), s.isGroupServedElsewhere(v.GV)
+	v.Recovering, v.Alternative = s.probed.recovering[v.GV], s.hasAlternative(v.GV)
 	v.OtherServed = slices.ContainsFunc(s.versions.desired, func(other schema.GroupVersion) bool {
 		return (other.Group == v.GV.Group || !s.deploys()) && v.Servers.AllServe(other)
 	})

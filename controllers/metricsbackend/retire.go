@@ -223,25 +223,18 @@ func (r *Reconciler) observe(ctx context.Context, s *reconcileState) error {
 	}
 	s.history.adoption.Follow(s.backend.Generation, s.reportedFailure(), s.now)
 	s.registered = map[string]*apiregistrationv1.APIService{}
-	s.others, s.sharedGroups = map[string]*apiregistrationv1.APIService{}, sets.New[string]()
+	s.others = map[string]*apiregistrationv1.APIService{}
 	for i := range list.Items {
 		switch service := &list.Items[i]; {
 		case service.Name == manifests.CanaryAPIServiceName:
 			s.canary = service
-			continue
 		case s.identity().Owns(service):
 			s.registered[service.Name] = service
 			if s.identity().PointsToPods(service) {
 				s.history.streaks.Reset(stateKey{state: pointedAway, name: service.Name})
 			}
-			if !s.identity().IsRepointed(service) {
-				continue
-			}
 		default:
 			s.others[service.Name] = service
-		}
-		if service := &list.Items[i]; service.Spec.Service != nil && !lifecycle.PointsToLabelled(service) {
-			s.sharedGroups.Insert(service.Spec.Group)
 		}
 	}
 	return r.expireCanary(ctx, s)

@@ -13,12 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
@@ -139,23 +137,6 @@ func rolloutFailure(d *appsv1.Deployment, all pods) string {
 		}
 	}
 	return ""
-}
-
-// isGroupServedElsewhere reports whether the version's APIService exists, or one of its
-// group that does not point to the target or is another backend's.
-func (s *reconcileState) isGroupServedElsewhere(gv schema.GroupVersion) bool {
-	ofGroup := func(other schema.GroupVersion) bool { return other.Group == gv.Group }
-	for name := range s.others {
-		if other, ok := manifests.VersionOf(name); ok && ofGroup(other) {
-			return true
-		}
-	}
-	for name, live := range s.registered {
-		if other, ok := manifests.VersionOf(name); ok && ofGroup(other) && (other == gv || !s.identity().PointsToTarget(live)) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(s.excluded(), ofGroup)
 }
 
 // readPods reads the backend's pods, terminating ones separately.

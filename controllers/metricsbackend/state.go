@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 
@@ -43,11 +42,9 @@ type reconcileState struct {
 	registered map[string]*apiregistrationv1.APIService
 	// others are the live APIServices that we do not own, by name, by observe.
 	others map[string]*apiregistrationv1.APIService
-	// sharedGroups have an APIService of someone else, and canary is the APIService of
-	// the canary API or nil; both by observe.
-	sharedGroups sets.Set[string]
-	canary       *apiregistrationv1.APIService
-	versions     versionDecisions
+	// canary is the APIService of the canary API or nil, by observe.
+	canary   *apiregistrationv1.APIService
+	versions versionDecisions
 	// apiServices is the new state of each version, by APIService name.
 	apiServices map[string]v1alpha1.APIServiceStatus
 	// certificate is empty until its Secrets were read, by certificates and rotate.
