@@ -170,7 +170,7 @@ e2e_tests() {
 	PATH=$(cluster binaries kubectl):$PATH
 	KUBECONFIG=$(cluster kubeconfig)
 	export PATH KUBECONFIG
-	# The autoscaler serves its own metrics, which the canary reads, on loopback.
+	# The autoscaler serves its own metrics, which test/clients reads, on loopback.
 	export CONTROLLER_MANAGER=https://127.0.0.1:10257
 	quiet_step e2e "build and load the images" make load || return
 	quiet_step e2e "bring a Prometheus" hack/prometheus.sh || return

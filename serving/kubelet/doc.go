@@ -14,7 +14,7 @@
 //	nodestate.go   samples by container and pod, kept between scrapes
 //	rates.go       samples to rates: the rules of docs/resource-metrics.md
 //	points.go      rates to points
-//	schedule.go    the outcome, and when to scrape next (refresh)
+//	schedule.go    the result, and when to scrape next (refresh)
 //
 // A kubelet's answer is untrusted input: it may cost a series, a scrape or that node,
 // but never another node and never the process.

@@ -19,11 +19,11 @@ const (
 	logBurst = 25
 )
 
-// changeLog returns a function that logs what an outcome changed, or nil: a failure with
+// changeLog returns a function that logs what a result changed, or nil: a failure with
 // another reason than before, a recovery, or samples skipped for a new reason. failed
 // and skips are those of the last scrape; first means that there was none. The caller
 // holds s.mu, and calls the function without it.
-func (s *Source) changeLog(t *target, o *outcome, failed v1alpha1.ScrapeReason, skips uint32, first bool) func(context.Context) {
+func (s *Source) changeLog(t *target, o *scrapeResult, failed v1alpha1.ScrapeReason, skips uint32, first bool) func(context.Context) {
 	changed := t.failed != failed
 	skipsMore := t.failed == "" && t.skips&^skips != 0
 	if !changed && !skipsMore {

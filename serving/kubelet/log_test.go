@@ -26,9 +26,9 @@ func recorded(t *testing.T) (context.Context, *[]string) {
 	return klog.NewContext(t.Context(), logger), lines
 }
 
-func logOutcome(ctx context.Context, s *Source, node string, o *outcome) {
+func logOutcome(ctx context.Context, s *Source, node string, o *scrapeResult) {
 	s.mu.Lock()
-	log := s.recordOutcome(s.targets[node], o)
+	log := s.recordResult(s.targets[node], o)
 	s.mu.Unlock()
 	if log != nil {
 		log(ctx)
@@ -38,17 +38,17 @@ func logOutcome(ctx context.Context, s *Source, node string, o *outcome) {
 func TestLogLines(t *testing.T) {
 	s := nodesWith(t, history{})
 	ctx, lines := recorded(t)
-	good := func(skipped ...skipReason) *outcome {
-		o := &outcome{url: "https://n", sample: epoch, nodeSample: true}
+	good := func(skipped ...skipReason) *scrapeResult {
+		o := &scrapeResult{url: "https://n", sample: epoch, nodeSample: true}
 		for _, reason := range skipped {
 			o.stats.skip(reason, []byte("some line"))
 		}
 		return o
 	}
-	bad := func(reason v1alpha1.ScrapeReason) *outcome {
-		return &outcome{url: "https://n", failure: &failure{reason: reason, err: errors.New("why")}}
+	bad := func(reason v1alpha1.ScrapeReason) *scrapeResult {
+		return &scrapeResult{url: "https://n", failure: &failure{reason: reason, err: errors.New("why")}}
 	}
-	for _, o := range []*outcome{
+	for _, o := range []*scrapeResult{
 		good(), good(),
 		bad(v1alpha1.ScrapeForbidden), bad(v1alpha1.ScrapeForbidden), bad(v1alpha1.ScrapeTimeout),
 		good(), good(skipNegative), good(skipNegative), good(skipNegative, skipMalformed), good(),
@@ -75,7 +75,7 @@ func TestLogLimit(t *testing.T) {
 	ctx, lines := recorded(t)
 	failAll := func(reason v1alpha1.ScrapeReason) {
 		for i := range 100 {
-			logOutcome(ctx, s, fmt.Sprintf("n%02d", i), &outcome{failure: failf(reason, "why")})
+			logOutcome(ctx, s, fmt.Sprintf("n%02d", i), &scrapeResult{failure: failf(reason, "why")})
 		}
 	}
 	failAll(v1alpha1.ScrapeForbidden)

@@ -79,8 +79,8 @@ func RegisterMetrics(register func(...metrics.Registerable)) {
 		sampleAge, podsWithoutMetrics, nodesByState, nodesPhaseTracked, storePoints)
 }
 
-// count counts an outcome in the metrics.
-func (o *outcome) count() {
+// count counts a result in the metrics.
+func (o *scrapeResult) count() {
 	scrapeDuration.Observe(o.end.Sub(o.start).Seconds())
 	result := "Success"
 	if o.failure != nil {

@@ -21,13 +21,13 @@ func TestMetrics(t *testing.T) {
 	skippedTotal.Reset()
 	before := sumsOf(t, registry)
 
-	good := outcome{start: epoch, end: epoch.Add(20 * time.Millisecond), sample: epoch.Add(-3 * time.Second), nodeSample: true}
+	good := scrapeResult{start: epoch, end: epoch.Add(20 * time.Millisecond), sample: epoch.Add(-3 * time.Second), nodeSample: true}
 	good.stats.skip(skipNegative, nil)
 	good.stats.skip(skipNegative, nil)
 	good.count()
-	ahead := outcome{start: epoch, end: epoch, sample: epoch.Add(time.Second), nodeSample: true}
+	ahead := scrapeResult{start: epoch, end: epoch, sample: epoch.Add(time.Second), nodeSample: true}
 	ahead.count()
-	bad := outcome{start: epoch, end: epoch.Add(10 * time.Second), failure: failf(v1alpha1.ScrapeTimeout, "why")}
+	bad := scrapeResult{start: epoch, end: epoch.Add(10 * time.Second), failure: failf(v1alpha1.ScrapeTimeout, "why")}
 	bad.count()
 	nodesWith(t, history{1}, history{v1alpha1.ScrapeTimeout}, history{v1alpha1.ScrapeStaleSamples}, history{v1alpha1.ScrapePodsWithoutMetrics}, history{}, history{}).upkeep()
 

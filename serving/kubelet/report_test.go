@@ -33,7 +33,7 @@ func nodesWith(t *testing.T, histories ...history) *Source {
 		name := fmt.Sprintf("n%02d", i)
 		s.SetNode(testNode(name, "192.0.2.1"))
 		for _, came := range h {
-			o := &outcome{start: epoch, url: "https://192.0.2.1:10250/metrics/resource"}
+			o := &scrapeResult{start: epoch, url: "https://192.0.2.1:10250/metrics/resource"}
 			switch came := came.(type) {
 			case int:
 				o.sample, o.nodeSample = sec(float64(came)), true
@@ -48,7 +48,7 @@ func nodesWith(t *testing.T, histories ...history) *Source {
 			}
 			s.mu.Lock()
 			s.unqueue(s.targets[name])
-			s.recordOutcome(s.targets[name], o)
+			s.recordResult(s.targets[name], o)
 			s.schedule(s.targets[name], epoch)
 			s.mu.Unlock()
 		}
@@ -121,7 +121,7 @@ func TestReportOfPodsWithoutPoint(t *testing.T) {
 	s.clock.(*clocktesting.FakeClock).Step(metricsDue(s.settings.Interval))
 	check(1)
 	s.mu.Lock()
-	s.recordOutcome(s.targets["n00"], &outcome{failure: failf(v1alpha1.ScrapeTimeout, "it hangs")})
+	s.recordResult(s.targets["n00"], &scrapeResult{failure: failf(v1alpha1.ScrapeTimeout, "it hangs")})
 	s.mu.Unlock()
 	check(0)
 }
@@ -129,7 +129,7 @@ func TestReportOfPodsWithoutPoint(t *testing.T) {
 func TestReportWithoutURL(t *testing.T) {
 	s := nodesWith(t, history{})
 	s.mu.Lock()
-	s.recordOutcome(s.targets["n00"], &outcome{failure: failf(v1alpha1.ScrapeNoAddress, "it has none")})
+	s.recordResult(s.targets["n00"], &scrapeResult{failure: failf(v1alpha1.ScrapeNoAddress, "it has none")})
 	s.mu.Unlock()
 	if got, want := s.Report().Failures[0].Message, "node n00: it has none"; got != want {
 		t.Errorf("message %q, want %q", got, want)

@@ -162,9 +162,9 @@ func (s *Source) start(ctx context.Context, t *target, now time.Time) {
 	})
 }
 
-// finish records the outcome of a scrape, nil if it was canceled, and schedules the
+// finish records the result of a scrape, nil if it was canceled, and schedules the
 // next one.
-func (s *Source) finish(ctx context.Context, t *target, slow bool, o *outcome) {
+func (s *Source) finish(ctx context.Context, t *target, slow bool, o *scrapeResult) {
 	scrapesInFlight.Dec()
 	if o != nil {
 		o.count()
@@ -184,7 +184,7 @@ func (s *Source) finish(ctx context.Context, t *target, slow bool, o *outcome) {
 	}
 	var log func(context.Context)
 	if o != nil && !t.removed {
-		log = s.recordOutcome(t, o)
+		log = s.recordResult(t, o)
 	}
 	if t.removed {
 		t.connection.closeIdle()
@@ -197,9 +197,9 @@ func (s *Source) finish(ctx context.Context, t *target, slow bool, o *outcome) {
 	}
 }
 
-// recordOutcome updates the target from an outcome, and returns a function that logs
+// recordResult updates the target from the result of a scrape, and returns a function that logs
 // what changed, or nil. The caller holds s.mu.
-func (s *Source) recordOutcome(t *target, o *outcome) func(context.Context) {
+func (s *Source) recordResult(t *target, o *scrapeResult) func(context.Context) {
 	failed, skips, first := t.failed, t.skips, !t.scraped
 	t.scraped = true
 	t.skips = o.stats.reasons()

@@ -54,8 +54,8 @@ func (w *workspace) release() {
 	workspaces.Put(w)
 }
 
-// outcome is the result of one scrape.
-type outcome struct {
+// scrapeResult is that of one scrape.
+type scrapeResult struct {
 	start, end time.Time
 	url        string
 	failure    *failure
@@ -73,8 +73,8 @@ type outcome struct {
 
 // scrape scrapes one kubelet and publishes its points. It returns nil if ctx was
 // canceled.
-func (s *Source) scrape(ctx context.Context, t *target, node *Node, cfg *settings) *outcome {
-	o := &outcome{start: s.clock.Now()}
+func (s *Source) scrape(ctx context.Context, t *target, node *Node, cfg *settings) *scrapeResult {
+	o := &scrapeResult{start: s.clock.Now()}
 	w := workspaces.Get().(*workspace)
 	defer w.release()
 	p := parser{state: &t.state, now: o.start.UnixMilli()}
@@ -109,7 +109,7 @@ func (s *Source) scrape(ctx context.Context, t *target, node *Node, cfg *setting
 }
 
 // fetch sends the request and parses the answer. It sets o.url.
-func fetch(ctx context.Context, t *target, node *Node, cfg *settings, w *workspace, p *parser, o *outcome) *failure {
+func fetch(ctx context.Context, t *target, node *Node, cfg *settings, w *workspace, p *parser, o *scrapeResult) *failure {
 	endpoint, err := node.endpoint(cfg)
 	if err != nil {
 		return &failure{reason: v1alpha1.ScrapeNoAddress, err: err}

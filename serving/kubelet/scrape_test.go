@@ -64,7 +64,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-func checkFailure(t *testing.T, o *outcome, want v1alpha1.ScrapeReason, message string) {
+func checkFailure(t *testing.T, o *scrapeResult, want v1alpha1.ScrapeReason, message string) {
 	t.Helper()
 	switch {
 	case o == nil:
@@ -208,7 +208,7 @@ func TestHanging(t *testing.T) {
 			defer cancel()
 			begin := time.Now()
 			if o := f.source.scrapeOnce(ctx, f.node(0)); o != nil {
-				t.Errorf("the outcome of a scrape that was canceled: %+v", o)
+				t.Errorf("the result of a scrape that was canceled: %+v", o)
 			}
 			if took := time.Since(begin); took != time.Second {
 				t.Errorf("the scrape ended after %s, want 1s", took)
@@ -261,7 +261,7 @@ func TestStaleSamples(t *testing.T) {
 			var current atomic.Value
 			kubelet := newFakeKubelet(t, ca.issue(nil, "192.0.2.1"), func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, current.Load().(string)) })
 			s := newTestSource(t, clock, ca.pem, kubelet.dial, testSettings())
-			var o *outcome
+			var o *scrapeResult
 			for i, text := range tt.bodies {
 				current.Store(text)
 				clock.SetTime(sec(float64(15 * i)))

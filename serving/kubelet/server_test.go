@@ -147,7 +147,7 @@ func newTestSource(t *testing.T, c clock.Clock, ca []byte, dial dialFunc, cfg Se
 }
 
 // scrapeOnce scrapes a node as the scheduler does.
-func (s *Source) scrapeOnce(ctx context.Context, n *Node) *outcome {
+func (s *Source) scrapeOnce(ctx context.Context, n *Node) *scrapeResult {
 	s.SetNode(n)
 	s.mu.Lock()
 	t, cfg := s.targets[n.Name], s.settings

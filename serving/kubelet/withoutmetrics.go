@@ -113,7 +113,7 @@ func (s *nodeState) countPods(now, due int64) (with, without int) {
 }
 
 // checkPods counts the pods without metrics, and returns a failure if they are at least half.
-func (o *outcome) checkPods(s *nodeState, interval time.Duration) *failure {
+func (o *scrapeResult) checkPods(s *nodeState, interval time.Duration) *failure {
 	with, without := s.countPods(o.start.UnixMilli(), o.start.Add(-metricsDue(interval)).UnixMilli())
 	s.missing.parse = s.missing.parse && 2*interval <= longestBackOff
 	if o.podsWithoutMetrics = without; without == 0 || without < with {

@@ -73,7 +73,7 @@ func BenchmarkList(b *testing.B) {
 		"1000 of 3000 pods by a label": {store: cluster(1, 3000), namespace: "namespace-000", options: &metainternalversion.ListOptions{LabelSelector: selector}},
 	}
 	for name, c := range cases {
-		s := &storage{kind: pods, table: c.store.Pods, available: available}
+		s := &storage{kind: pods, collection: c.store.Pods, available: available}
 		ctx := request.WithNamespace(b.Context(), c.namespace)
 		for _, mediaType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 			encoder := encoderFor(b, mediaType)

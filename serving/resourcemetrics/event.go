@@ -25,7 +25,7 @@ func (p point) ItemKey() samplestore.Key { return p.Key }
 // ItemLabels are those of the node or pod.
 func (p point) ItemLabels() map[string]string { return p.Meta.Labels }
 
-// ItemSequence is the number of the data point in its table.
+// ItemSequence is the number of the data point in its collection.
 func (p point) ItemSequence() uint64 { return p.Sequence }
 
 type (
@@ -87,9 +87,9 @@ func writeCachedEvent(k *kind, o *samplestore.Object, id runtime.Identifier, enc
 	}, encode, w)
 }
 
-// source implements stream.Source over a table.
+// source implements stream.Source over a collection.
 type source struct {
-	*samplestore.Table
+	*samplestore.Collection
 	item func(*samplestore.Object) stream.Item
 }
 
@@ -97,7 +97,7 @@ var _ stream.Source = &source{}
 
 // Get implements stream.Source.
 func (s *source) Get(key samplestore.Key) stream.Item {
-	if o := s.Table.Get(key); o != nil {
+	if o := s.Collection.Get(key); o != nil {
 		return s.item(o)
 	}
 	return nil
@@ -106,7 +106,7 @@ func (s *source) Get(key samplestore.Key) stream.Item {
 // Select implements stream.Source.
 func (s *source) Select(namespace string, required []samplestore.Label, after samplestore.Key) iter.Seq[stream.Item] {
 	return func(yield func(stream.Item) bool) {
-		for o := range s.Table.Select(namespace, required, after) {
+		for o := range s.Collection.Select(namespace, required, after) {
 			if !yield(s.item(o)) {
 				return
 			}

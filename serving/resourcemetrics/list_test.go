@@ -155,18 +155,18 @@ func TestNameIsLookedUp(t *testing.T) {
 		put(store.Pods, "shop", name, nil, sample(0))
 	}
 	tests := map[string]struct {
-		kind      *kind
-		table     *samplestore.Table
-		namespace string
-		selector  string
-		want      int
-		visitsAll bool
+		kind       *kind
+		collection *samplestore.Collection
+		namespace  string
+		selector   string
+		want       int
+		visitsAll  bool
 	}{
-		"path":           {kind: pods, table: store.Pods, namespace: "shop", selector: "metadata.name=web-0", want: 1},
-		"both fields":    {kind: pods, table: store.Pods, selector: "metadata.name=web-0,metadata.namespace=shop", want: 1},
-		"node":           {kind: nodes, table: store.Nodes, selector: "metadata.name=web-0", want: 1},
-		"all namespaces": {kind: pods, table: store.Pods, selector: "metadata.name=web-0", want: 2},
-		"not equal":      {kind: pods, table: store.Pods, namespace: "shop", selector: "metadata.name!=web-0", want: objects - 1, visitsAll: true},
+		"path":           {kind: pods, collection: store.Pods, namespace: "shop", selector: "metadata.name=web-0", want: 1},
+		"both fields":    {kind: pods, collection: store.Pods, selector: "metadata.name=web-0,metadata.namespace=shop", want: 1},
+		"node":           {kind: nodes, collection: store.Nodes, selector: "metadata.name=web-0", want: 1},
+		"all namespaces": {kind: pods, collection: store.Pods, selector: "metadata.name=web-0", want: 2},
+		"not equal":      {kind: pods, collection: store.Pods, namespace: "shop", selector: "metadata.name!=web-0", want: objects - 1, visitsAll: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestNameIsLookedUp(t *testing.T) {
 			got := 0
 			allocations := testing.AllocsPerRun(1, func() {
 				got = 0
-				for range selectObjects(test.table, selected, samplestore.Key{}) {
+				for range selectObjects(test.collection, selected, samplestore.Key{}) {
 					got++
 				}
 			})
@@ -188,7 +188,7 @@ func TestNameIsLookedUp(t *testing.T) {
 
 // TestListWithoutOptions is what a caller in this process may do.
 func TestListWithoutOptions(t *testing.T) {
-	s := &storage{kind: pods, table: listStore().Pods, available: available}
+	s := &storage{kind: pods, collection: listStore().Pods, available: available}
 	obj, err := s.List(request.WithNamespace(t.Context(), "shop"), nil)
 	if err != nil {
 		t.Fatal(err)

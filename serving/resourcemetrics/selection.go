@@ -24,15 +24,15 @@ func (s *storage) selection(namespace string, options *metainternalversion.ListO
 
 // selectObjects yields what is selected, ordered by key, beginning after a key (the
 // zero Key: from the start).
-func selectObjects(table *samplestore.Table, s stream.Selection, after samplestore.Key) iter.Seq[*samplestore.Object] {
+func selectObjects(collection *samplestore.Collection, s stream.Selection, after samplestore.Key) iter.Seq[*samplestore.Object] {
 	if name, exact := s.Name(); exact {
-		return selectName(table, s, name, after)
+		return selectName(collection, s, name, after)
 	}
 	if s.Labels == nil && s.Fields == nil {
-		return table.List(s.Namespace, after)
+		return collection.List(s.Namespace, after)
 	}
 	return func(yield func(*samplestore.Object) bool) {
-		for o := range table.Select(s.Namespace, samplestore.RequiredLabels(s.Labels), after) {
+		for o := range collection.Select(s.Namespace, samplestore.RequiredLabels(s.Labels), after) {
 			if s.Matches(o.Key, o.Meta.Labels) && !yield(o) {
 				return
 			}
@@ -41,10 +41,10 @@ func selectObjects(table *samplestore.Table, s stream.Selection, after samplesto
 }
 
 // selectName yields the selected objects of a name: at most one of each namespace.
-func selectName(table *samplestore.Table, s stream.Selection, name string, after samplestore.Key) iter.Seq[*samplestore.Object] {
+func selectName(collection *samplestore.Collection, s stream.Selection, name string, after samplestore.Key) iter.Seq[*samplestore.Object] {
 	namespaces := []string{s.Namespace}
 	if _, one := s.Key(); !one {
-		namespaces = table.Namespaces()
+		namespaces = collection.Namespaces()
 	}
 	return func(yield func(*samplestore.Object) bool) {
 		for _, namespace := range namespaces {
@@ -52,7 +52,7 @@ func selectName(table *samplestore.Table, s stream.Selection, name string, after
 			if key.Compare(after) <= 0 {
 				continue
 			}
-			if o := table.Get(key); o != nil && s.Matches(o.Key, o.Meta.Labels) && !yield(o) {
+			if o := collection.Get(key); o != nil && s.Matches(o.Key, o.Meta.Labels) && !yield(o) {
 				return
 			}
 		}

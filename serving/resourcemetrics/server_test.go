@@ -137,10 +137,10 @@ func sample(offset time.Duration, usages ...samplestore.Usage) *samplestore.Poin
 }
 
 // put makes an object known and gives it a point; a nil point leaves it without.
-func put(table *samplestore.Table, namespace, name string, labels map[string]string, p *samplestore.Point) {
+func put(collection *samplestore.Collection, namespace, name string, labels map[string]string, p *samplestore.Point) {
 	key := samplestore.Key{Namespace: namespace, Name: name}
-	table.SetMeta(key, &samplestore.Meta{UID: types.UID(fmt.Sprintf("uid-%s-%s", namespace, name)), Labels: labels})
+	collection.SetMeta(key, &samplestore.Meta{UID: types.UID(fmt.Sprintf("uid-%s-%s", namespace, name)), Labels: labels})
 	if p != nil {
-		table.Publish([]samplestore.Update{{Key: key, Point: p}})
+		collection.Publish([]samplestore.Update{{Key: key, Point: p}})
 	}
 }

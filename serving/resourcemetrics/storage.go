@@ -21,21 +21,21 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
-// storage implements get, list and watch of one resource in one version, over a table of newest
+// storage implements get, list and watch of one resource in one version, over a collection of newest
 // points.
 type storage struct {
-	kind      *kind
-	table     *samplestore.Table
-	publisher *publisher
-	streams   *Streams
+	kind       *kind
+	collection *samplestore.Collection
+	publisher  *publisher
+	streams    *Streams
 	// available returns nil, or the error of all requests.
 	available func() error
 	// metrics count the watches of this version.
 	metrics *stream.Metrics
 }
 
-func newStorage(k *kind, version schema.GroupVersion, table *samplestore.Table, p *publisher, streams *Streams, available func() error) *storage {
-	return &storage{kind: k, table: table, publisher: p, streams: streams, available: available, metrics: stream.NewMetrics(k.api(version))}
+func newStorage(k *kind, version schema.GroupVersion, collection *samplestore.Collection, p *publisher, streams *Streams, available func() error) *storage {
+	return &storage{kind: k, collection: collection, publisher: p, streams: streams, available: available, metrics: stream.NewMetrics(k.api(version))}
 }
 
 var (
@@ -61,7 +61,7 @@ func (s *storage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (r
 		return nil, err
 	}
 	key := samplestore.Key{Namespace: request.NamespaceValue(ctx), Name: name}
-	if o := s.table.Get(key); o != nil {
+	if o := s.collection.Get(key); o != nil {
 		return &object{kind: s.kind, point: o}, nil
 	}
 	return nil, s.notFound(key)
@@ -70,7 +70,7 @@ func (s *storage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (r
 // notFound distinguishes objects that do not exist from those without metrics yet. The texts are
 // those of metrics-server.
 func (s *storage) notFound(key samplestore.Key) error {
-	if !s.table.Known(key) {
+	if !s.collection.Known(key) {
 		return apierrors.NewNotFound(corev1.Resource(s.kind.resource), key.Name)
 	}
 	name := key.Name
@@ -92,9 +92,9 @@ func (s *storage) List(ctx context.Context, options *metainternalversion.ListOpt
 		return nil, err
 	}
 	if selected.Labels == nil && selected.Fields == nil {
-		page.reserve(s.table.Len(selected.Namespace))
+		page.reserve(s.collection.Len(selected.Namespace))
 	}
-	for o := range selectObjects(s.table, selected, page.after) {
+	for o := range selectObjects(s.collection, selected, page.after) {
 		if !page.add(o) {
 			break
 		}

@@ -30,14 +30,14 @@ type Streams struct {
 // NewStreams returns streams of the points that are published to the store from now on. random
 // returns numbers in [0, 1) and must be safe for concurrent use.
 func NewStreams(store *samplestore.Store, c clock.WithTicker, random func() float64, quota *stream.Quota, initial stream.Settings) *Streams {
-	newPublisher := func(k *kind, table *samplestore.Table) *publisher {
-		p := &publisher{kind: k, hub: stream.NewHub(&source{Table: table, item: k.item}, c, random, initial)}
+	newPublisher := func(k *kind, collection *samplestore.Collection) *publisher {
+		p := &publisher{kind: k, hub: stream.NewHub(&source{Collection: collection, item: k.item}, c, random, initial)}
 		newest := int64(emptyListVersion)
-		for o := range table.List("", samplestore.Key{}) {
+		for o := range collection.List("", samplestore.Key{}) {
 			newest = max(newest, int64(o.Point.Newest))
 		}
 		p.newest.Store(newest)
-		table.Observe(p.publish)
+		collection.Observe(p.publish)
 		return p
 	}
 	nodes, pods := newPublisher(nodes, store.Nodes), newPublisher(pods, store.Pods)

@@ -14,8 +14,8 @@ const (
 	benchPods  = 30 // of each node
 )
 
-// benchTable is a table of 30,000 pods of two containers in 300 namespaces.
-func benchTable() (*Table, [][]Update) {
+// benchCollection is a collection of 30,000 pods of two containers in 300 namespaces.
+func benchCollection() (*Collection, [][]Update) {
 	store, _ := newStore()
 	nodes := make([][]Update, benchNodes)
 	for n := range nodes {
@@ -35,11 +35,11 @@ func benchTable() (*Table, [][]Update) {
 
 // BenchmarkList reads 30,000 pods, as an API server without encoding would.
 func BenchmarkList(b *testing.B) {
-	table, _ := benchTable()
+	collection, _ := benchCollection()
 	b.ReportAllocs()
 	for b.Loop() {
 		n := 0
-		for o := range table.List("", Key{}) {
+		for o := range collection.List("", Key{}) {
 			n += len(o.Point.Usages)
 		}
 		if n != 2*benchNodes*benchPods {
@@ -50,18 +50,18 @@ func BenchmarkList(b *testing.B) {
 
 // BenchmarkListAfterChurn adds what the first list after a new pod costs.
 func BenchmarkListAfterChurn(b *testing.B) {
-	table, _ := benchTable()
+	collection, _ := benchCollection()
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		table.SetMeta(Key{"namespace-000", fmt.Sprintf("new-%d", i)}, meta("u"))
-		for range table.List("", Key{}) {
+		collection.SetMeta(Key{"namespace-000", fmt.Sprintf("new-%d", i)}, meta("u"))
+		for range collection.List("", Key{}) {
 		}
 	}
 }
 
-// BenchmarkPublish writes the points of one node's scrape into a table of 30,000.
+// BenchmarkPublish writes the points of one node's scrape into a collection of 30,000.
 func BenchmarkPublish(b *testing.B) {
-	table, nodes := benchTable()
+	collection, nodes := benchCollection()
 	updates := make([]Update, benchPods)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
@@ -71,7 +71,7 @@ func BenchmarkPublish(b *testing.B) {
 			points[j].Newest = at(i + 1)
 			updates[j] = Update{u.Key, &points[j]}
 		}
-		if n := table.Publish(updates); n != benchPods {
+		if n := collection.Publish(updates); n != benchPods {
 			b.Fatalf("%d points were accepted", n)
 		}
 	}
@@ -80,10 +80,10 @@ func BenchmarkPublish(b *testing.B) {
 
 // BenchmarkSweep looks through 30,000 pods of which none is too old.
 func BenchmarkSweep(b *testing.B) {
-	table, _ := benchTable()
+	collection, _ := benchCollection()
 	b.ReportAllocs()
 	for b.Loop() {
-		if n := table.Sweep(); n != benchNodes*benchPods {
+		if n := collection.Sweep(); n != benchNodes*benchPods {
 			b.Fatalf("%d points held", n)
 		}
 	}

@@ -21,7 +21,7 @@ type namespace struct {
 	sorted, added []*entry
 }
 
-// add adds a new entry. The caller holds Table.mu for writing, as for remove.
+// add adds a new entry. The caller holds Collection.mu for writing, as for remove.
 func (ns *namespace) add(e *entry) {
 	ns.entries[e.key.Name] = e
 	ns.added = append(ns.added, e)
@@ -35,7 +35,7 @@ func (ns *namespace) remove(e *entry) {
 }
 
 // sortedEntries returns the entries sorted by name. The slice is shared and must
-// not be changed. The caller holds Table.mu for reading.
+// not be changed. The caller holds Collection.mu for reading.
 func (ns *namespace) sortedEntries() []*entry {
 	return ns.index.mustGet(func() []*entry {
 		ns.sorted, ns.added = merge(ns.sorted, ns.added, len(ns.entries)), nil
@@ -67,7 +67,7 @@ func merge(sorted, added []*entry, size int) []*entry {
 }
 
 // lookup returns the entry of a key, or nil. The caller holds t.mu.
-func (t *Table) lookup(key Key) *entry {
+func (t *Collection) lookup(key Key) *entry {
 	ns := t.namespaces[key.Namespace]
 	if ns == nil {
 		return nil
@@ -77,7 +77,7 @@ func (t *Table) lookup(key Key) *entry {
 
 // ensure returns the entry of a key, adding it if needed. The caller holds t.mu
 // for writing.
-func (t *Table) ensure(key Key) *entry {
+func (t *Collection) ensure(key Key) *entry {
 	ns := t.namespaces[key.Namespace]
 	if ns == nil {
 		ns = &namespace{name: key.Namespace, entries: map[string]*entry{}}
@@ -96,7 +96,7 @@ func (t *Table) ensure(key Key) *entry {
 // Namespaces returns the names of the namespaces that have entries, sorted. The
 // slice is shared and must not be changed. The first reader after a change sorts,
 // so that a burst of new namespaces costs one sort.
-func (t *Table) Namespaces() []string {
+func (t *Collection) Namespaces() []string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.names.mustGet(func() []string { return slices.Sorted(maps.Keys(t.namespaces)) })
@@ -104,7 +104,7 @@ func (t *Table) Namespaces() []string {
 
 // sortedEntries returns a namespace's entries sorted by name. The slice is shared
 // and must not be changed.
-func (t *Table) sortedEntries(name string) []*entry {
+func (t *Collection) sortedEntries(name string) []*entry {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	ns := t.namespaces[name]
@@ -116,7 +116,7 @@ func (t *Table) sortedEntries(name string) []*entry {
 
 // Len returns the number of keys in a namespace, or of all if it is empty. No list
 // has more objects.
-func (t *Table) Len(namespace string) int {
+func (t *Collection) Len(namespace string) int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.size(namespace)
@@ -124,7 +124,7 @@ func (t *Table) Len(namespace string) int {
 
 // size returns the number of entries in a namespace, or of all if it is empty. The
 // caller holds t.mu.
-func (t *Table) size(namespace string) int {
+func (t *Collection) size(namespace string) int {
 	if namespace == "" {
 		return t.entries
 	}

@@ -14,22 +14,22 @@ import (
 )
 
 // TestIndexFollowsChurn adds and removes entries between lists: the index always holds the
-// entries of the table, in order, and counts them.
+// entries of the collection, in order, and counts them.
 func TestIndexFollowsChurn(t *testing.T) {
 	store, clock := newStore()
 	random := rand.New(rand.NewPCG(1, 2))
 	namespaces := []string{"blog", "shop"}
 	// In the model, keys without metadata are false: they stay until the sweep.
-	table, model := store.Pods, map[string]map[string]bool{"blog": {}, "shop": {}}
+	collection, model := store.Pods, map[string]map[string]bool{"blog": {}, "shop": {}}
 	for round := range 300 {
 		for range random.IntN(8) {
 			namespace, name := namespaces[random.IntN(2)], fmt.Sprintf("%02d", random.IntN(40))
 			key, keys := Key{Namespace: namespace, Name: name}, model[namespace]
 			if random.IntN(2) == 0 {
-				table.SetMeta(key, meta("u"))
+				collection.SetMeta(key, meta("u"))
 				keys[name] = true
 			} else {
-				table.DeleteMeta(key)
+				collection.DeleteMeta(key)
 				if keys[name] {
 					keys[name] = false
 				}
@@ -37,7 +37,7 @@ func TestIndexFollowsChurn(t *testing.T) {
 		}
 		if random.IntN(3) == 0 {
 			clock.Step(2 * maxAge)
-			table.Sweep()
+			collection.Sweep()
 			for _, keys := range model {
 				maps.DeleteFunc(keys, func(_ string, hasMeta bool) bool { return !hasMeta })
 			}
@@ -45,18 +45,18 @@ func TestIndexFollowsChurn(t *testing.T) {
 		all := 0
 		for namespace, keys := range model {
 			var got []string
-			for _, e := range table.sortedEntries(namespace) {
+			for _, e := range collection.sortedEntries(namespace) {
 				got = append(got, e.key.Name)
 			}
 			if diff := cmp.Diff(slices.Sorted(maps.Keys(keys)), got); diff != "" {
 				t.Fatalf("round %d: index of %s (-want +got):\n%s", round, namespace, diff)
 			}
-			if n := table.Len(namespace); n != len(keys) {
+			if n := collection.Len(namespace); n != len(keys) {
 				t.Fatalf("round %d: %d keys in namespace %s, want %d", round, n, namespace, len(keys))
 			}
 			all += len(keys)
 		}
-		if n := table.Len(""); n != all {
+		if n := collection.Len(""); n != all {
 			t.Fatalf("round %d: %d keys, want %d", round, n, all)
 		}
 	}

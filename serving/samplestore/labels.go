@@ -49,7 +49,7 @@ func RequiredLabels(s labels.Selector) []Label {
 	return required
 }
 
-// labelIndex finds entries by the value of one label. It is guarded by Table.mu.
+// labelIndex finds entries by the value of one label. It is guarded by Collection.mu.
 type labelIndex struct {
 	values map[string]*entrySet
 	// lastUsed is in nanoseconds since 1970.
@@ -66,7 +66,7 @@ type entrySet struct {
 // Select is List for selectors: it yields all objects with the required labels,
 // and may yield others, so the caller still filters. If one of the labels is
 // rare, it costs as much as there are objects with that label.
-func (t *Table) Select(namespace string, required []Label, after Key) iter.Seq[*Object] {
+func (t *Collection) Select(namespace string, required []Label, after Key) iter.Seq[*Object] {
 	entries, found := t.smallestSet(namespace, required)
 	if !found {
 		return t.List(namespace, after)
@@ -88,7 +88,7 @@ func (t *Table) Select(namespace string, required []Label, after Key) iter.Seq[*
 
 // Names returns the sorted names of the objects in a namespace that kube-apiserver
 // has and the selector matches, whether or not they have points.
-func (t *Table) Names(namespace string, selector labels.Selector) []string {
+func (t *Collection) Names(namespace string, selector labels.Selector) []string {
 	entries, found := t.smallestSet(namespace, RequiredLabels(selector))
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -108,7 +108,7 @@ func (t *Table) Names(namespace string, selector labels.Selector) []string {
 
 // smallestSet returns the entries of the rarest of the labels, ordered by key. It
 // returns false if scanning the namespace is as good. It creates missing indexes.
-func (t *Table) smallestSet(namespace string, required []Label) ([]*entry, bool) {
+func (t *Collection) smallestSet(namespace string, required []Label) ([]*entry, bool) {
 	if len(required) == 0 {
 		return nil, false
 	}
@@ -150,7 +150,7 @@ func (t *Table) smallestSet(namespace string, required []Label) ([]*entry, bool)
 }
 
 // indexLabels creates missing indexes, up to maxIndexes.
-func (t *Table) indexLabels(required []Label) {
+func (t *Collection) indexLabels(required []Label) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, l := range required {
@@ -174,7 +174,7 @@ func (t *Table) indexLabels(required []Label) {
 
 // updateIndexes moves an entry in all label indexes to where meta belongs, which
 // is nil if the object is gone. The caller holds t.mu for writing.
-func (t *Table) updateIndexes(e *entry, meta *Meta) {
+func (t *Collection) updateIndexes(e *entry, meta *Meta) {
 	for name, index := range t.labels {
 		index.update(name, e, e.meta, meta)
 	}
@@ -214,7 +214,7 @@ func (m *Meta) label(name string) (value string, has bool) {
 }
 
 // sortedEntries returns the entries ordered by key. The slice is shared and must
-// not be changed. The caller holds Table.mu for reading.
+// not be changed. The caller holds Collection.mu for reading.
 func (s *entrySet) sortedEntries() []*entry {
 	return s.sorted.mustGet(func() []*entry {
 		sorted := slices.AppendSeq(make([]*entry, 0, len(s.entries)), maps.Keys(s.entries))
@@ -224,7 +224,7 @@ func (s *entrySet) sortedEntries() []*entry {
 }
 
 // dropUnusedIndexes removes indexes that were not used for indexTTL.
-func (t *Table) dropUnusedIndexes() {
+func (t *Collection) dropUnusedIndexes() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := t.clock.Now().Add(-indexTTL).UnixNano()

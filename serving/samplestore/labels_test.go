@@ -39,9 +39,9 @@ func TestRequiredLabels(t *testing.T) {
 	}
 }
 
-// labeledTable returns a table that is large enough for indexes: pods in three
+// labeledCollection returns a collection that is large enough for indexes: pods in three
 // namespaces, most of them in one, 50 to a team.
-func labeledTable() (*Table, *rand.Rand) {
+func labeledCollection() (*Collection, *rand.Rand) {
 	store, _ := newStore()
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 4 * maxScan {
@@ -58,7 +58,7 @@ func teamOf(n int) *Meta {
 
 // TestSelect compares Select with List while objects are added, changed and removed.
 func TestSelect(t *testing.T) {
-	table, random := labeledTable()
+	collection, random := labeledCollection()
 	compare := func(round int) {
 		t.Helper()
 		for _, namespace := range []string{"", "few", "many", "none"} {
@@ -67,12 +67,12 @@ func TestSelect(t *testing.T) {
 			} {
 				for _, after := range []Key{{}, {"many", "pod-0359"}, {"many", "pod-0361"}, {"zz", ""}} {
 					var want, got []string
-					for o := range table.List(namespace, after) {
+					for o := range collection.List(namespace, after) {
 						if hasAll(o, required) {
 							want = append(want, o.Namespace+"/"+o.Name)
 						}
 					}
-					for o := range table.Select(namespace, required, after) {
+					for o := range collection.Select(namespace, required, after) {
 						if hasAll(o, required) {
 							got = append(got, o.Namespace+"/"+o.Name)
 						}
@@ -91,15 +91,15 @@ func TestSelect(t *testing.T) {
 			key := Key{[]string{"few", "many", "many", "some"}[i%4], fmt.Sprintf("pod-%04d", i)}
 			switch random.IntN(4) {
 			case 0:
-				table.DeleteMeta(key)
+				collection.DeleteMeta(key)
 			case 1:
-				table.SetMeta(key, &Meta{UID: "u", Labels: map[string]string{"team": "new"}})
+				collection.SetMeta(key, &Meta{UID: "u", Labels: map[string]string{"team": "new"}})
 			case 2:
-				table.SetMeta(key, &Meta{UID: "u"})
+				collection.SetMeta(key, &Meta{UID: "u"})
 			default:
-				table.SetMeta(key, teamOf(random.IntN(10)))
+				collection.SetMeta(key, teamOf(random.IntN(10)))
 			}
-			table.Publish([]Update{{key, sample("n", round, round+2)}})
+			collection.Publish([]Update{{key, sample("n", round, round+2)}})
 		}
 		compare(round + 1)
 	}
@@ -116,7 +116,7 @@ func hasAll(o *Object, required []Label) bool {
 
 // TestSelectGoesThroughFew bounds how many objects Select yields.
 func TestSelectGoesThroughFew(t *testing.T) {
-	table, _ := labeledTable()
+	collection, _ := labeledCollection()
 	tests := map[string]struct {
 		namespace string
 		required  []Label
@@ -132,13 +132,13 @@ func TestSelectGoesThroughFew(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			n := 0
-			for range table.Select(test.namespace, test.required, Key{}) {
+			for range collection.Select(test.namespace, test.required, Key{}) {
 				n++
 			}
 			if n != test.want {
 				t.Errorf("goes through %d objects, want %d", n, test.want)
 			}
-			for range table.Select(test.namespace, test.required, Key{}) {
+			for range collection.Select(test.namespace, test.required, Key{}) {
 				break // the caller may stop early
 			}
 		})
@@ -147,15 +147,15 @@ func TestSelectGoesThroughFew(t *testing.T) {
 
 // TestIndexesAreBounded: clients choose labels.
 func TestIndexesAreBounded(t *testing.T) {
-	table, _ := labeledTable()
+	collection, _ := labeledCollection()
 	for n := range 10 * maxIndexes {
-		table.Select("", []Label{{fmt.Sprint("label-", n), "x"}}, Key{})
+		collection.Select("", []Label{{fmt.Sprint("label-", n), "x"}}, Key{})
 	}
-	if n := len(table.labels); n != maxIndexes {
+	if n := len(collection.labels); n != maxIndexes {
 		t.Errorf("%d labels are indexed, want %d", n, maxIndexes)
 	}
 	n := 0
-	for range table.Select("", []Label{{"team", "7"}}, Key{}) {
+	for range collection.Select("", []Label{{"team", "7"}}, Key{}) {
 		n++
 	}
 	if n != 4*maxScan {
@@ -198,23 +198,23 @@ func TestNames(t *testing.T) {
 
 // TestNamesOfMany compares the result of an index with that of a scan.
 func TestNamesOfMany(t *testing.T) {
-	table, random := labeledTable()
+	collection, random := labeledCollection()
 	for range 50 {
 		key := Key{"many", fmt.Sprintf("pod-%04d", random.IntN(4*maxScan))}
 		if random.IntN(2) == 0 {
-			table.DeleteMeta(key)
+			collection.DeleteMeta(key)
 		} else {
-			table.SetMeta(key, teamOf(random.IntN(40)))
+			collection.SetMeta(key, teamOf(random.IntN(40)))
 		}
 		selector, err := labels.Parse(fmt.Sprintf("team=%d", random.IntN(40)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := table.Names("many", labels.Everything())
+		want := collection.Names("many", labels.Everything())
 		want = slices.DeleteFunc(want, func(name string) bool {
-			return !selector.Matches(labels.Set(table.lookup(Key{"many", name}).meta.Labels))
+			return !selector.Matches(labels.Set(collection.lookup(Key{"many", name}).meta.Labels))
 		})
-		if diff := cmp.Diff(want, table.Names("many", selector)); diff != "" {
+		if diff := cmp.Diff(want, collection.Names("many", selector)); diff != "" {
 			t.Fatalf("%s (-want +got):\n%s", selector, diff)
 		}
 	}
@@ -240,16 +240,16 @@ func TestUnusedIndexes(t *testing.T) {
 
 // BenchmarkSelect finds a hundredth of 30,000 pods by a label.
 func BenchmarkSelect(b *testing.B) {
-	table, nodes := benchTable()
+	collection, nodes := benchCollection()
 	for n, updates := range nodes {
 		for _, u := range updates {
-			table.SetMeta(u.Key, teamOf(n/10))
+			collection.SetMeta(u.Key, teamOf(n/10))
 		}
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		n := 0
-		for range table.Select("", []Label{{"team", fmt.Sprint(i % 100)}}, Key{}) {
+		for range collection.Select("", []Label{{"team", fmt.Sprint(i % 100)}}, Key{}) {
 			n++
 		}
 		if n != benchNodes*benchPods/100 {

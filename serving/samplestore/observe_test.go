@@ -26,7 +26,7 @@ func TestObserve(t *testing.T) {
 			}
 		}
 		if now := store.Pods.Sequence(); now != last {
-			t.Errorf("the table is at %d, its observer at %d", now, last)
+			t.Errorf("the collection is at %d, its observer at %d", now, last)
 		}
 	})
 	var running sync.WaitGroup

@@ -93,8 +93,8 @@ type Object struct {
 	Key
 	Meta  *Meta
 	Point *Point
-	// Sequence is the number of the data point in its table, in increasing order.
-	// It is the time at which the point was stored, in nanoseconds since the table
+	// Sequence is the number of the data point in its collection, in increasing order.
+	// It is the time at which the point was stored, in nanoseconds since the collection
 	// was created, or one more than the previous number if that is greater. So the
 	// storage time of a point takes no extra memory. A change of metadata keeps it.
 	Sequence uint64

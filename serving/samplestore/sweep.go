@@ -6,12 +6,12 @@ package samplestore
 import "slices"
 
 // sweepChunk is the number of entries checked under one lock, so that a sweep of
-// a large table does not block readers and writers for long.
+// a large collection does not block readers and writers for long.
 const sweepChunk = 256
 
 // Sweep removes points that are too old to be served, entries without metadata
 // and point, and unused label indexes. It returns the number of remaining points.
-func (t *Table) Sweep() int {
+func (t *Collection) Sweep() int {
 	t.dropUnusedIndexes()
 	oldest, remaining, missing := t.oldest(), 0, 0
 	for _, name := range t.Namespaces() {
@@ -30,11 +30,11 @@ func (t *Table) Sweep() int {
 }
 
 // Swept returns what the last Sweep found: the number of points, and of keys with metadata only.
-func (t *Table) Swept() (points, without int64) { return t.points.Load(), t.withoutPoint.Load() }
+func (t *Collection) Swept() (points, without int64) { return t.points.Load(), t.withoutPoint.Load() }
 
 // count returns the number of points that are not too old, of entries with metadata only, and
 // whether there is anything to remove.
-func (t *Table) count(entries []*entry, oldest Time) (fresh, without int, expired bool) {
+func (t *Collection) count(entries []*entry, oldest Time) (fresh, without int, expired bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for _, e := range entries {
@@ -51,7 +51,7 @@ func (t *Table) count(entries []*entry, oldest Time) (fresh, without int, expire
 }
 
 // removeExpired removes expired points and entries of a namespace.
-func (t *Table) removeExpired(name string, entries []*entry, oldest Time) {
+func (t *Collection) removeExpired(name string, entries []*entry, oldest Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	ns := t.namespaces[name]

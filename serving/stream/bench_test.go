@@ -30,18 +30,18 @@ const (
 // fleet is a hub over 30,000 pods in 300 namespaces, 20 to an app, each namespace
 // with 5 apps.
 type fleet struct {
-	table   *samplestore.Table
-	hub     *Hub
-	metrics *Metrics
-	updates [][]samplestore.Update // of each node
-	round   int
+	collection *samplestore.Collection
+	hub        *Hub
+	metrics    *Metrics
+	updates    [][]samplestore.Update // of each node
+	round      int
 }
 
 func newFleet() *fleet {
-	f := &fleet{metrics: NewMetrics(API{Group: "fleet"}), table: samplestore.NewStore(clock.RealClock{}, time.Hour).Pods}
-	f.hub = NewHub(tableSource{f.table}, clock.RealClock{}, func() float64 { return 1 }, usual)
+	f := &fleet{metrics: NewMetrics(API{Group: "fleet"}), collection: samplestore.NewStore(clock.RealClock{}, time.Hour).Pods}
+	f.hub = NewHub(collectionSource{f.collection}, clock.RealClock{}, func() float64 { return 1 }, usual)
 	var items []Item
-	f.table.Observe(func(objects []*samplestore.Object) {
+	f.collection.Observe(func(objects []*samplestore.Object) {
 		items = items[:0]
 		for _, o := range objects {
 			items = append(items, (*textItem)(o))
@@ -55,7 +55,7 @@ func newFleet() *fleet {
 			app := (n*benchPods + i) % benchApps
 			key := samplestore.Key{Namespace: namespace(app), Name: fmt.Sprintf("app-%04d-%04d-%02d", app, n, i)}
 			f.updates[n][i].Key = key
-			f.table.SetMeta(key, &samplestore.Meta{UID: "u", Labels: map[string]string{
+			f.collection.SetMeta(key, &samplestore.Meta{UID: "u", Labels: map[string]string{
 				"app": fmt.Sprintf("app-%04d", app), "pod-template-hash": "5d9f8c7b6d", "tier": "web", "app.kubernetes.io/part-of": "shop",
 				"team": fmt.Sprintf("team-%02d", app%benchTeams),
 			}})
@@ -79,7 +79,7 @@ func (f *fleet) scrape(node int) {
 		}
 		f.updates[node][i].Point = &points[i]
 	}
-	f.table.Publish(f.updates[node])
+	f.collection.Publish(f.updates[node])
 }
 
 // watchers of which each selects the 20 pods of an app, by label.
@@ -149,7 +149,7 @@ func BenchmarkPublishUnwanted(b *testing.B) {
 	}
 	items := make([]Item, benchPods)
 	for i := range items {
-		items[i] = &textItem{Key: samplestore.Key{Namespace: "other", Name: fmt.Sprint(i)}, Meta: f.table.Get(f.updates[0][i].Key).Meta}
+		items[i] = &textItem{Key: samplestore.Key{Namespace: "other", Name: fmt.Sprint(i)}, Meta: f.collection.Get(f.updates[0][i].Key).Meta}
 	}
 	b.ReportAllocs()
 	for b.Loop() {

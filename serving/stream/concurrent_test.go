@@ -44,7 +44,7 @@ func TestConcurrent(t *testing.T) {
 	for n := range readers {
 		s := selections[n%len(selections)]
 		want := map[string]string{}
-		for item := range (tableSource{w.table}).Select("", nil, samplestore.Key{}) {
+		for item := range (collectionSource{w.collection}).Select("", nil, samplestore.Key{}) {
 			if s.matches(item) {
 				want[item.ItemKey().Namespace+"/"+item.ItemKey().Name] = strconv.Itoa(rounds)
 			}

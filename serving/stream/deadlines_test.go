@@ -271,7 +271,7 @@ func TestTimeOfDayIsSet(t *testing.T) {
 		t.Run(by.String(), func(t *testing.T) {
 			w := newWorld(t)
 			c := &resetClock{FakeClock: w.clock}
-			w.hub = NewHub(tableSource{w.table}, c, func() float64 { return 1 }, Settings{})
+			w.hub = NewHub(collectionSource{w.collection}, c, func() float64 { return 1 }, Settings{})
 			w.hub.Apply(Settings{BookmarkInterval: 10 * time.Second, StallTimeout: time.Minute, MaxAge: time.Hour})
 			watcher, aborted := w.watch(Request{Bookmarks: true, Abort: func() { t.Error("it was taken for stalled") }}, 0), false
 			w.watch(Request{Selection: selecting(t, "", "app", ""), Abort: func() { aborted = true }}, 0)

@@ -20,7 +20,7 @@ func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.RealClock{}
 		table := samplestore.NewStore(c, maxAge).Pods
-		hub := NewHub(tableSource{table}, c, func() float64 { return 1 }, Settings{BookmarkInterval: 10 * time.Second})
+		hub := NewHub(collectionSource{table}, c, func() float64 { return 1 }, Settings{BookmarkInterval: 10 * time.Second})
 		ctx, cancel := context.WithCancel(t.Context())
 		returned := make(chan struct{})
 		go func() { hub.Run(ctx); close(returned) }()

@@ -205,7 +205,7 @@ func TestStoredWhileScanning(t *testing.T) {
 // their event comes to be written.
 func TestGone(t *testing.T) {
 	tests := map[string]func(*world){
-		"deleted":           func(w *world) { w.table.DeleteMeta(samplestore.Key{Namespace: "a", Name: "web"}) },
+		"deleted":           func(w *world) { w.collection.DeleteMeta(samplestore.Key{Namespace: "a", Name: "web"}) },
 		"too old":           func(w *world) { w.clock.Step(2 * maxAge) },
 		"no longer a match": func(w *world) { w.pod("a", "web", "app=other") },
 	}
@@ -288,7 +288,7 @@ func TestOnlyAdded(t *testing.T) {
 		func() { w.pod("a", "web", "") },
 		func() { w.store("a", "web", 1) },
 		func() { w.store("a", "web", 2) },
-		func() { w.table.DeleteMeta(samplestore.Key{Namespace: "a", Name: "web"}) },
+		func() { w.collection.DeleteMeta(samplestore.Key{Namespace: "a", Name: "web"}) },
 	} {
 		happens()
 		for len(watcher.ResultChan()) > 0 {

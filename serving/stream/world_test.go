@@ -57,19 +57,19 @@ func (i *textItem) CacheEncode(id runtime.Identifier, _ func(runtime.Object, io.
 	return err
 }
 
-// tableSource is a table as a Source.
-type tableSource struct{ *samplestore.Table }
+// collectionSource is a collection as a Source.
+type collectionSource struct{ *samplestore.Collection }
 
-func (s tableSource) Get(key samplestore.Key) Item {
-	if o := s.Table.Get(key); o != nil {
+func (s collectionSource) Get(key samplestore.Key) Item {
+	if o := s.Collection.Get(key); o != nil {
 		return (*textItem)(o)
 	}
 	return nil
 }
 
-func (s tableSource) Select(namespace string, required []samplestore.Label, after samplestore.Key) iter.Seq[Item] {
+func (s collectionSource) Select(namespace string, required []samplestore.Label, after samplestore.Key) iter.Seq[Item] {
 	return func(yield func(Item) bool) {
-		for o := range s.Table.Select(namespace, required, after) {
+		for o := range s.Collection.Select(namespace, required, after) {
 			if !yield((*textItem)(o)) {
 				return
 			}
@@ -77,22 +77,22 @@ func (s tableSource) Select(namespace string, required []samplestore.Label, afte
 	}
 }
 
-// world is a hub over a table, with a clock that only the test moves.
+// world is a hub over a collection, with a clock that only the test moves.
 type world struct {
-	t       testing.TB
-	clock   *clocktesting.FakeClock
-	table   *samplestore.Table
-	hub     *Hub
-	metrics *Metrics
+	t          testing.TB
+	clock      *clocktesting.FakeClock
+	collection *samplestore.Collection
+	hub        *Hub
+	metrics    *Metrics
 	// sample counts the publications: no two points are of the same time.
 	sample int
 }
 
 func newWorld(t testing.TB) *world {
 	c := clocktesting.NewFakeClock(t0)
-	w := &world{t: t, clock: c, table: samplestore.NewStore(c, maxAge).Pods, metrics: newMetrics(t)}
-	w.hub = NewHub(tableSource{w.table}, c, func() float64 { return 1 }, usual)
-	w.table.Observe(func(objects []*samplestore.Object) {
+	w := &world{t: t, clock: c, collection: samplestore.NewStore(c, maxAge).Pods, metrics: newMetrics(t)}
+	w.hub = NewHub(collectionSource{w.collection}, c, func() float64 { return 1 }, usual)
+	w.collection.Observe(func(objects []*samplestore.Object) {
 		items := make([]Item, len(objects))
 		for i, o := range objects {
 			items[i] = (*textItem)(o)
@@ -109,7 +109,7 @@ func (w *world) pod(namespace, name, with string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.table.SetMeta(samplestore.Key{Namespace: namespace, Name: name}, &samplestore.Meta{UID: types.UID(name), Labels: set})
+	w.collection.SetMeta(samplestore.Key{Namespace: namespace, Name: name}, &samplestore.Meta{UID: types.UID(name), Labels: set})
 }
 
 // store publishes a point of a pod, whose text shows the value.
@@ -121,7 +121,7 @@ func (w *world) store(namespace, name string, value int) {
 		Time: now, Newest: now + samplestore.Time(w.sample),
 		Node: "n", Usages: []samplestore.Usage{{Name: "a", Memory: uint64(value)}},
 	}
-	if w.table.Publish([]samplestore.Update{{Key: samplestore.Key{Namespace: namespace, Name: name}, Point: p}}) != 1 {
+	if w.collection.Publish([]samplestore.Update{{Key: samplestore.Key{Namespace: namespace, Name: name}, Point: p}}) != 1 {
 		w.t.Fatalf("the point of %s/%s is not news", namespace, name)
 	}
 }

@@ -46,10 +46,10 @@ type entry struct {
 	Subscription
 	cache *Cache
 
-	// updating guards newest and is held while it is applied, so that an older outcome cannot
+	// updating guards newest and is held while it is applied, so that an older answer cannot
 	// replace a newer one.
 	updating sync.Mutex
-	newest   outcome
+	newest   answer
 
 	// The fields below are guarded by cache.mu.
 
@@ -73,8 +73,8 @@ type entry struct {
 	failure error
 }
 
-// outcome is a result or an error of a query, and how it was read.
-type outcome struct {
+// answer is a result or an error of a query, and how it was read.
+type answer struct {
 	query       *query.Query
 	result      *query.Result
 	err         error
@@ -106,7 +106,7 @@ func (e *entry) readQuery() (query.MetricQuery, bool) {
 	return mq, false
 }
 
-// reapply applies the newest outcome again if its interpretation has changed.
+// reapply applies the newest answer again if its interpretation has changed.
 func (e *entry) reapply(mq *query.MetricQuery) {
 	e.updating.Lock()
 	defer e.updating.Unlock()
@@ -157,7 +157,7 @@ func (e *entry) unsubscribe() {
 	e.query, e.stop = nil, nil
 	e.cache.mu.Unlock()
 	e.updating.Lock()
-	e.newest = outcome{}
+	e.newest = answer{}
 	e.updating.Unlock()
 	if stop != nil {
 		stop()

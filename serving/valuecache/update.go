@@ -21,7 +21,7 @@ func (e *entry) receive(q *query.Query, result *query.Result, err error) {
 		return
 	}
 	e.updating.Lock()
-	e.newest = outcome{query: q, result: result, err: err, metricQuery: mq}
+	e.newest = answer{query: q, result: result, err: err, metricQuery: mq}
 	e.apply()
 	e.updating.Unlock()
 	if mq.Query != *q && e.cache.clock.Since(switched) >= q.Interval/minQueryTime {
@@ -30,7 +30,7 @@ func (e *entry) receive(q *query.Query, result *query.Result, err error) {
 	}
 }
 
-// apply updates the values from the newest outcome. The caller holds updating.
+// apply updates the values from the newest answer. The caller holds updating.
 func (e *entry) apply() {
 	o := &e.newest
 	var objects []string

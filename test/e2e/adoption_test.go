@@ -29,7 +29,7 @@ import (
 func TestBrokenAdoptions(t *testing.T) {
 	deployMetricsServer(t)
 	stock := waitPointsTo(t, "v1beta1", theirService)
-	canary := startCanary(t)
+	c := startClients(t)
 	t.Cleanup(func() { _, _ = run("kubectl", "delete", "metricsbackends", "--all", "--timeout=180s") })
 	cases := []struct {
 		name string
@@ -101,7 +101,7 @@ func TestBrokenAdoptions(t *testing.T) {
 		waitReady(t)
 		t.Logf("killed %d times", killed)
 	})
-	finishCanary(t, canary)
+	finishClients(t, c)
 }
 
 // createUntilEnd creates the backend, and deletes it at the end of the test, which hands metrics-server's APIService back.

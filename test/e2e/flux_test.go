@@ -64,7 +64,7 @@ func TestFlux(t *testing.T) {
 	kubectl(t, "apply", "--server-side", "-f", filepath.Join(fleet.folder, syncFile))
 	waitApplied(t, "metrics", commit)
 	waitImage(t, "v0.1.0")
-	c := startCanary(t)
+	c := startClients(t)
 
 	// pushed announces a commit, as a webhook would.
 	pushed := func(commit string) string {
@@ -157,7 +157,7 @@ func TestFlux(t *testing.T) {
 		return nil
 	})
 	waitUsed(t, c, "v1")
-	finishCanary(t, c)
+	finishClients(t, c)
 
 	t.Log("the operator again, which ends the deletion")
 	fleet.write(t, kustomizationsFile, first)

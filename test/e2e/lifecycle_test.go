@@ -69,7 +69,7 @@ func TestVersionDroppedAndAdded(t *testing.T) {
 func TestDeletion(t *testing.T) {
 	requireBackend(t)
 	load := startTraffic(t, trafficPaths...)
-	kubectl(t, "create", "namespace", "e2e-canary")
+	kubectl(t, "create", "namespace", "e2e-namespace")
 	outcome.Eventually(t, time.Minute, "requests are answered", func(context.Context) error {
 		load.mu.Lock()
 		defer load.mu.Unlock()
@@ -79,7 +79,7 @@ func TestDeletion(t *testing.T) {
 		return nil
 	})
 	kubectl(t, "delete", "metricsbackend", backendName, "--cascade=foreground", "--wait=false")
-	kubectl(t, "delete", "namespace", "e2e-canary", "--timeout=120s")
+	kubectl(t, "delete", "namespace", "e2e-namespace", "--timeout=120s")
 	kubectl(t, "wait", "--for=delete", "metricsbackend/"+backendName, "--timeout=120s")
 	nothingIsLeft(t)
 

@@ -41,7 +41,7 @@ func TestTakeover(t *testing.T) {
 	deployMetricsServer(t)
 	stock := waitPointsTo(t, "v1beta1", theirService)
 	requireNoWatch(t)
-	canary := startCanary(t)
+	c := startClients(t)
 	consumer := startFollower(t)
 	consumer.wait(t, client.Polling)
 	t.Cleanup(func() { _, _ = run("kubectl", "delete", "metricsbackends", "--all", "--timeout=180s") })
@@ -73,7 +73,7 @@ func TestTakeover(t *testing.T) {
 	if moved := waitPointsTo(t, "v1beta1", ourService); moved.UID != stock.UID || moved.Spec.InsecureSkipTLSVerify {
 		t.Errorf("the APIService that points to our pods: %+v", moved)
 	}
-	waitUsed(t, canary, "v1")
+	waitUsed(t, c, "v1")
 	consumer.wait(t, client.Watching)
 
 	t.Log("and back: v1 goes first, our pods last")
@@ -81,13 +81,13 @@ func TestTakeover(t *testing.T) {
 	waitReady(t)
 	waitPointsTo(t, "v1beta1", theirService)
 	requireLeftOut(t)
-	waitAbsent(t, canary, "v1")
+	waitAbsent(t, c, "v1")
 	consumer.wait(t, client.Polling)
 
 	t.Log("our pods again")
 	editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) { spec.Existing = nil })
 	waitReady(t)
-	waitUsed(t, canary, "v1")
+	waitUsed(t, c, "v1")
 	consumer.wait(t, client.Watching)
 
 	t.Log("someone keeps applying the stock manifest")
@@ -105,10 +105,10 @@ func TestTakeover(t *testing.T) {
 	if back.UID != stock.UID || back.Labels[v1alpha1.LabelBackend] != "" || back.Annotations[v1alpha1.AnnotationPreviousOwner] != "" || !back.Spec.InsecureSkipTLSVerify {
 		t.Errorf("handed back: %+v", back)
 	}
-	waitAbsent(t, canary, "v1")
+	waitAbsent(t, c, "v1")
 	consumer.wait(t, client.Polling)
 	consumer.finish(t, client.Polling, client.Watching, client.Polling, client.Watching, client.Polling)
-	finishCanary(t, canary)
+	finishClients(t, c)
 }
 
 func existingMetricsServer(spec *v1alpha1.MetricsBackendSpec) {

@@ -25,14 +25,14 @@ import (
 // (kubernetes/kubernetes#83332). A new operator brings everything back.
 func TestOperatorNamespaceDeleted(t *testing.T) {
 	requireBackend(t)
-	kubectl(t, "create", "namespace", "e2e-canary")
+	kubectl(t, "create", "namespace", "e2e-namespace")
 	kubectl(t, "delete", "namespace", namespace, "--timeout=180s")
 	for _, version := range []string{"v1", "v1beta1"} {
 		if _, err := getAPIService(t.Context(), version); !apierrors.IsNotFound(err) {
 			t.Errorf("APIService %s should be gone with its server, got %v", version, err)
 		}
 	}
-	kubectl(t, "delete", "namespace", "e2e-canary", "--timeout=60s")
+	kubectl(t, "delete", "namespace", "e2e-namespace", "--timeout=60s")
 	if out, err := run(filepath.Join(suite.root, "hack/deploy.sh")); err != nil {
 		t.Fatalf("deploy the operator again: %v\n%s", err, out)
 	}
@@ -76,8 +76,8 @@ func TestManifestDeletedFirst(t *testing.T) {
 			runBlocks(t, "operations.md", page)
 			kubectl(t, "delete", "-f", manifest, "--ignore-not-found", "--timeout=2m")
 			nothingIsLeft(t)
-			kubectl(t, "create", "namespace", "e2e-canary")
-			kubectl(t, "delete", "namespace", "e2e-canary", "--timeout=60s")
+			kubectl(t, "create", "namespace", "e2e-namespace")
+			kubectl(t, "delete", "namespace", "e2e-namespace", "--timeout=60s")
 		})
 	}
 }

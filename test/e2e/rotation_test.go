@@ -35,7 +35,7 @@ func rotate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := startCanary(t)
+	c := startClients(t)
 	pods := startsOfPods(t)
 	n := cycles(t, "E2E_ROTATIONS", 1)
 	began := time.Now()
@@ -55,7 +55,7 @@ func rotate(t *testing.T) {
 	if got := startsOfPods(t); got != pods {
 		outcome.Unsafe(t, "pods were replaced or restarted:\n%s\nnow:\n%s", pods, got)
 	}
-	if got := finishCanary(t, c).Departures("v1"); got != 0 {
+	if got := finishClients(t, c).Departures("v1"); got != 0 {
 		outcome.Unsafe(t, "v1 left discovery %d times", got)
 	}
 }

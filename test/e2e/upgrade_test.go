@@ -21,7 +21,7 @@ import (
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/test/canary"
+	"github.com/metricsbackend/metrics-backend-operator/test/clients"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
@@ -34,7 +34,7 @@ func TestUpgradeAndRollbackBySpec(t *testing.T) {
 	measureNamespaces(t)
 	requireBackend(t)
 	restoreBackend(t)
-	c := startCanary(t)
+	c := startClients(t)
 	n := cycles(t, "E2E_SPEC_CYCLES", 2)
 	for i := range n {
 		editBackend(t, withoutV1InSpec)
@@ -48,14 +48,14 @@ func TestUpgradeAndRollbackBySpec(t *testing.T) {
 		waitReady(t)
 		waitUsed(t, c, "v1")
 	}
-	if got := finishCanary(t, c).Departures("v1"); got != n {
+	if got := finishClients(t, c).Departures("v1"); got != n {
 		outcome.Unsafe(t, "v1 left discovery %d times, want %d: what was tested was something else", got, n)
 	}
 }
 
 func withoutV1InSpec(spec *v1alpha1.MetricsBackendSpec) {
 	spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{v1alpha1.ResourceMetricsV1beta1}
-	// The canary's own clients use it.
+	// The test.s own clients use it.
 	spec.ResourceMetrics.RemoveDespiteConsumers = []v1alpha1.ResourceMetricsVersion{v1alpha1.ResourceMetricsV1}
 }
 
@@ -83,7 +83,7 @@ func TestUpgradeAndRollbackByImage(t *testing.T) {
 	restoreBackend(t)
 	waitServing(t, 2)
 	older := watchOlderPods(t)
-	c := startCanary(t)
+	c := startClients(t)
 	n := cycles(t, "E2E_IMAGE_CYCLES", 1)
 	for i := range n {
 		atOnce := (n-i)%2 == 1
@@ -109,7 +109,7 @@ func TestUpgradeAndRollbackByImage(t *testing.T) {
 		waitReady(t)
 		waitUsed(t, c, "v1")
 	}
-	if got := finishCanary(t, c).Departures("v1"); got != n {
+	if got := finishClients(t, c).Departures("v1"); got != n {
 		outcome.Unsafe(t, "v1 left discovery %d times, want %d: what was tested was something else", got, n)
 	}
 	older.judge(t, c, 2*n)
@@ -227,7 +227,7 @@ func watchOlderPods(t *testing.T) *olderPods {
 
 // judge fails for each pod that was ready while discovery listed v1. A pod stays of
 // interest until v1 is registered again, which waits until it is gone.
-func (o *olderPods) judge(t *testing.T, c *canary.Canary, want int) {
+func (o *olderPods) judge(t *testing.T, c *clients.Clients, want int) {
 	t.Helper()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -247,11 +247,11 @@ func (o *olderPods) judge(t *testing.T, c *canary.Canary, want int) {
 }
 
 // firstSince is the first read that began after the moment.
-func firstSince(reads []canary.Read, moment time.Time) (canary.Read, error) {
+func firstSince(reads []clients.Read, moment time.Time) (clients.Read, error) {
 	for _, read := range reads {
 		if read.Err == "" && read.Began.After(moment) {
 			return read, nil
 		}
 	}
-	return canary.Read{}, errors.New("discovery was not read any more")
+	return clients.Read{}, errors.New("discovery was not read any more")
 }

@@ -129,7 +129,7 @@ func run(t *testing.T, f func(*testing.T, *server, *Poller, *samplestore.Store))
 	})
 }
 
-func usages(t *samplestore.Table, k samplestore.Key) []samplestore.Usage {
+func usages(t *samplestore.Collection, k samplestore.Key) []samplestore.Usage {
 	if o := t.Get(k); o != nil {
 		return o.Point.Usages
 	}

@@ -61,8 +61,8 @@ func TestResourceRules(t *testing.T) {
 	store.Nodes.SetMeta(node, &samplestore.Meta{UID: types.UID("n1")})
 	store.Pods.SetMeta(pod, &samplestore.Meta{UID: types.UID("one")})
 	published := make(chan struct{}, 10)
-	for _, table := range []*samplestore.Table{store.Nodes, store.Pods} {
-		table.Observe(func([]*samplestore.Object) { published <- struct{}{} })
+	for _, collection := range []*samplestore.Collection{store.Nodes, store.Pods} {
+		collection.Observe(func([]*samplestore.Object) { published <- struct{}{} })
 	}
 
 	poller := resourcerules.New(store, clock.RealClock{}, func(string) (query.Source, bool) { return s.source, true })

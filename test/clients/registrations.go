@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package canary
+package clients
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 )
 
 // registrations returns an informer that counts the APIServices that are created.
-func (c *Canary) registrations() (cache.SharedIndexInformer, error) {
+func (c *Clients) registrations() (cache.SharedIndexInformer, error) {
 	client, err := metadata.NewForConfig(c.options.Config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client of APIServices: %w", err)

@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package canary
+package clients
 
 import (
 	"strings"
@@ -182,7 +182,7 @@ func TestReport(t *testing.T) {
 	}
 	got := r.String()
 	for _, want := range []string{
-		"canary, 7s: 3 requests, slowest 50ms, 22 failures", "client, v1                       200: 1 404: 1",
+		"clients, 7s: 3 requests, slowest 50ms, 22 failures", "client, v1                       200: 1 404: 1",
 		"v1 left it 2 times", "12:00:02.000 v1beta1\n", "12:00:06.000 v1beta1 (v1 stale)",
 		"gone after 2s (median), 3s (slowest)", "FAILURE: client client at 12:00:01.600", "… and 2 failures more",
 	} {

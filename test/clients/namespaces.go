@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package canary
+package clients
 
 import (
 	"context"
@@ -22,7 +22,7 @@ const (
 	// such try may meet an APIService that was made a moment ago, whose discovery
 	// kube-apiserver has not read yet. An API that stays away costs minutes.
 	NamespaceSlack = 15 * time.Second
-	// namespaceLimit is when the canary stops waiting.
+	// namespaceLimit is when the clients stop waiting.
 	namespaceLimit  = 2 * time.Minute
 	namespacePeriod = 100 * time.Millisecond
 )
@@ -45,7 +45,7 @@ func NamespaceDeletion(ctx context.Context, core kubernetes.Interface, n int) (t
 // what its conditions last were.
 func deleteNamespace(ctx context.Context, core kubernetes.Interface) (time.Duration, error) {
 	made, err := core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "canary-"}}, metav1.CreateOptions{})
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "clients-"}}, metav1.CreateOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("create a namespace: %w", err)
 	}
@@ -74,7 +74,7 @@ func deleteNamespace(ctx context.Context, core kubernetes.Interface) (time.Durat
 }
 
 // cycleNamespaces makes and deletes one namespace after the other.
-func (c *Canary) cycleNamespaces(ctx context.Context) {
+func (c *Clients) cycleNamespaces(ctx context.Context) {
 	for ctx.Err() == nil {
 		// Not with ctx: the last one is waited for too.
 		took, err := deleteNamespace(context.WithoutCancel(ctx), c.core)

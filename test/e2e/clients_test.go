@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/test/canary"
+	"github.com/metricsbackend/metrics-backend-operator/test/clients"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
@@ -29,8 +29,8 @@ import (
 var autoscaler = types.NamespacedName{Namespace: "default", Name: "burn"}
 
 // settled is how long a version must have been away before it may come back: the
-// canary's rule could not tell a short absence from none.
-const settled = canary.Settle + 2*time.Second
+// rule of the clients could not tell a short absence from none.
+const settled = clients.Settle + 2*time.Second
 
 // namespaceDeletion is how long a namespace takes to go while no metrics API is
 // registered, so that nothing of this product can be in the way. Measured once.
@@ -38,7 +38,7 @@ var namespaceDeletion = sync.OnceValues(func() (time.Duration, error) {
 	if out, err := run("kubectl", "delete", "metricsbackends", "--all", "--timeout=180s"); err != nil {
 		return 0, fmt.Errorf("delete the MetricsBackend: %w: %s", err, out)
 	}
-	return canary.NamespaceDeletion(context.Background(), suite.core, 3)
+	return clients.NamespaceDeletion(context.Background(), suite.core, 3)
 })
 
 // measureNamespaces must come before the metrics API of a test is set up.
@@ -61,8 +61,8 @@ func applyAutoscaler(t *testing.T) {
 	t.Cleanup(func() { _, _ = run("kubectl", "delete", "-f", "hack/demo-hpa.yaml", "--ignore-not-found", "--wait") })
 }
 
-// startCanary watches the metrics API, which must answer by now, as its consumers do.
-func startCanary(t *testing.T) *canary.Canary {
+// startClients watches the metrics API, which must answer by now, as its consumers do.
+func startClients(t *testing.T) *clients.Clients {
 	t.Helper()
 	applyAutoscaler(t)
 	active := func(ctx context.Context) error {
@@ -90,7 +90,7 @@ func startCanary(t *testing.T) *canary.Canary {
 	}
 	// It may have asked the other replica meanwhile.
 	outcome.Eventually(t, time.Minute, "the autoscaler is still ScalingActive", active)
-	c, err := canary.Start(t.Context(), canary.Options{
+	c, err := clients.Start(t.Context(), clients.Options{
 		Config:     suite.config,
 		Autoscaler: autoscaler,
 		Namespaces: true,
@@ -101,13 +101,13 @@ func startCanary(t *testing.T) *canary.Canary {
 		t.Fatal(err)
 	}
 	// A test that fails half way tells what its consumers saw, too.
-	t.Cleanup(func() { finishCanary(t, c) })
+	t.Cleanup(func() { finishClients(t, c) })
 	return c
 }
 
-// finishCanary ends the load, prints the report, and fails the test for each thing
+// finishClients ends the load, prints the report, and fails the test for each thing
 // that a consumer noticed.
-func finishCanary(t *testing.T, c *canary.Canary) *canary.Result {
+func finishClients(t *testing.T, c *clients.Clients) *clients.Result {
 	t.Helper()
 	result, first := c.Stop(context.Background())
 	if !first {
@@ -122,16 +122,16 @@ func finishCanary(t *testing.T, c *canary.Canary) *canary.Result {
 		t.Error(err)
 	}
 	if len(result.Namespaces) > 0 {
-		outcome.Measure(t, "slowest deletion of a namespace", slices.Max(result.Namespaces), baseline+canary.NamespaceSlack)
+		outcome.Measure(t, "slowest deletion of a namespace", slices.Max(result.Namespaces), baseline+clients.NamespaceSlack)
 	}
 	if result.AutoscalerStates == 0 || len(result.Namespaces) == 0 || result.FigureSamples == 0 {
-		t.Error("the canary did not see the autoscaler, namespaces or figures: too little to tell")
+		t.Error("the clients did not see the autoscaler, namespaces or figures: too little to tell")
 	}
 	return result
 }
 
 // waitUsed waits until clients that follow discovery have got answers of the version.
-func waitUsed(t *testing.T, c *canary.Canary, version string) {
+func waitUsed(t *testing.T, c *clients.Clients, version string) {
 	t.Helper()
 	before := c.Answered(version)
 	outcome.Eventually(t, time.Minute, version+" is used by clients that follow discovery", func(context.Context) error {
@@ -143,7 +143,7 @@ func waitUsed(t *testing.T, c *canary.Canary, version string) {
 }
 
 // waitAbsent waits until the version has been out of discovery for long enough.
-func waitAbsent(t *testing.T, c *canary.Canary, version string) {
+func waitAbsent(t *testing.T, c *clients.Clients, version string) {
 	t.Helper()
 	outcome.Eventually(t, 5*time.Minute, version+" is out of discovery", func(context.Context) error {
 		if d := c.Absent(version); d < settled {

@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package canary
+package clients
 
 import (
 	"bufio"
@@ -34,7 +34,7 @@ const (
 // figures are metric families of kube-apiserver and of the controller manager.
 type figures map[string]*dto.MetricFamily
 
-func (c *Canary) readFigures(ctx context.Context) (figures, error) {
+func (c *Clients) readFigures(ctx context.Context) (figures, error) {
 	all, err := scrape(ctx, c.core, unavailable, unavailableTotal, terminations)
 	if err != nil {
 		return nil, fmt.Errorf("read kube-apiserver's figures: %w", err)
@@ -117,7 +117,7 @@ func matches(m *dto.Metric, labels map[string]string) bool {
 }
 
 // sampleFigures looks whether a version that is registered is unavailable.
-func (c *Canary) sampleFigures(ctx context.Context) {
+func (c *Clients) sampleFigures(ctx context.Context) {
 	ticker := time.NewTicker(figuresPeriod)
 	defer ticker.Stop()
 	for {
@@ -154,7 +154,7 @@ func (c *Canary) sampleFigures(ctx context.Context) {
 }
 
 // registered are the names of the APIServices of the metrics API.
-func (c *Canary) registered(ctx context.Context) ([]string, error) {
+func (c *Clients) registered(ctx context.Context) ([]string, error) {
 	var names []string
 	for _, version := range []string{"v1", "v1beta1"} {
 		name := version + "." + group

@@ -41,7 +41,7 @@ func meta(uid types.UID) *Meta { return &Meta{UID: uid} }
 func created(uid types.UID, seconds int) *Meta { return &Meta{UID: uid, Created: at(seconds)} }
 
 // list returns the listed keys as namespace/name.
-func list(t *Table, namespace string, after Key) []string {
+func list(t *Collection, namespace string, after Key) []string {
 	var names []string
 	for o := range t.List(namespace, after) {
 		names = append(names, o.Namespace+"/"+o.Name)
@@ -49,7 +49,7 @@ func list(t *Table, namespace string, after Key) []string {
 	return names
 }
 
-// step is one thing that happens to a table of pods.
+// step is one thing that happens to a collection of pods.
 type step struct {
 	// after is the time since the last step.
 	after   time.Duration
@@ -212,27 +212,27 @@ func TestPublishRules(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			store, clock := newStore()
-			table, key := store.Pods, podKey("p")
+			collection, key := store.Pods, podKey("p")
 			for i, s := range tt.steps {
 				clock.Step(s.after)
 				if s.setMeta != nil {
-					table.SetMeta(key, s.setMeta)
+					collection.SetMeta(key, s.setMeta)
 				}
 				if s.delete {
-					table.DeleteMeta(key)
+					collection.DeleteMeta(key)
 				}
 				if s.sweep {
-					table.Sweep()
+					collection.Sweep()
 				}
 				accepted := 0
 				if s.publish != nil {
-					accepted = table.Publish([]Update{{Key: key, Point: s.publish}})
+					accepted = collection.Publish([]Update{{Key: key, Point: s.publish}})
 				}
 				if accepted != s.wantAccepted {
 					t.Errorf("step %d: Publish() = %d, want %d", i, accepted, s.wantAccepted)
 				}
 				var got *Point
-				if o := table.Get(key); o != nil {
+				if o := collection.Get(key); o != nil {
 					got = o.Point
 				}
 				if diff := cmp.Diff(s.want, got); diff != "" {
@@ -258,10 +258,10 @@ func TestListOrder(t *testing.T) {
 	}
 
 	tests := map[string]struct {
-		table     *Table
-		namespace string
-		after     Key
-		want      []string
+		collection *Collection
+		namespace  string
+		after      Key
+		want       []string
 	}{
 		"all namespaces":                         {store.Pods, "", Key{}, []string{"a/1", "a/10", "a/2", "b/1", "b/2", "c/1"}},
 		"one namespace":                          {store.Pods, "b", Key{}, []string{"b/1", "b/2"}},
@@ -280,7 +280,7 @@ func TestListOrder(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, list(tt.table, tt.namespace, tt.after)); diff != "" {
+			if diff := cmp.Diff(tt.want, list(tt.collection, tt.namespace, tt.after)); diff != "" {
 				t.Errorf("List() (-want +got):\n%s", diff)
 			}
 		})
@@ -321,14 +321,14 @@ func TestListOrder(t *testing.T) {
 // TestSwept: points and keys that have none are counted.
 func TestSwept(t *testing.T) {
 	store, clock := newStore()
-	table := store.Pods
+	collection := store.Pods
 	for _, name := range []string{"has", "lacks", "lacks-too"} {
-		table.SetMeta(podKey(name), meta("u"))
+		collection.SetMeta(podKey(name), meta("u"))
 	}
-	table.Publish([]Update{{Key: podKey("has"), Point: sample("n", 0, 10)}, {Key: podKey("unknown"), Point: sample("n", 0, 10)}})
+	collection.Publish([]Update{{Key: podKey("has"), Point: sample("n", 0, 10)}, {Key: podKey("unknown"), Point: sample("n", 0, 10)}})
 	for _, want := range [][2]int64{{1, 2}, {0, 3}} {
-		table.Sweep()
-		if points, without := table.Swept(); points != want[0] || without != want[1] {
+		collection.Sweep()
+		if points, without := collection.Swept(); points != want[0] || without != want[1] {
 			t.Errorf("Swept() = %d, %d, want %d", points, without, want)
 		}
 		clock.Step(2 * maxAge)
@@ -337,43 +337,43 @@ func TestSwept(t *testing.T) {
 
 func TestSweep(t *testing.T) {
 	store, clock := newStore()
-	table := store.Pods
+	collection := store.Pods
 	stays, ages, ends, unknown := podKey("stays"), podKey("ages"), podKey("ends"), Key{"other", "unknown"}
 	for _, key := range []Key{stays, ages, ends} {
-		table.SetMeta(key, meta("u"))
+		collection.SetMeta(key, meta("u"))
 	}
 	// What kube-apiserver does not know is not kept, whatever a kubelet reports.
 	for _, key := range []Key{stays, ages, ends, unknown} {
-		table.Publish([]Update{{Key: key, Point: sample("n", 0, 10)}})
+		collection.Publish([]Update{{Key: key, Point: sample("n", 0, 10)}})
 	}
-	if got := table.Sweep(); got != 3 {
+	if got := collection.Sweep(); got != 3 {
 		t.Errorf("Sweep() = %d points, want 3", got)
 	}
 	clock.Step(maxAge + 11*time.Second)
-	table.Publish([]Update{{Key: stays, Point: sample("n", 0, 95)}})
-	table.DeleteMeta(ends)
-	if got := table.Sweep(); got != 1 {
+	collection.Publish([]Update{{Key: stays, Point: sample("n", 0, 95)}})
+	collection.DeleteMeta(ends)
+	if got := collection.Sweep(); got != 1 {
 		t.Errorf("Sweep() = %d points, want 1", got)
 	}
-	if table.lookup(unknown) != nil || table.namespaces["other"] != nil {
+	if collection.lookup(unknown) != nil || collection.namespaces["other"] != nil {
 		t.Error("an entry was made for an unknown pod")
 	}
-	if table.lookup(ends) == nil {
+	if collection.lookup(ends) == nil {
 		t.Error("the entry of a pod that just ended is gone, so late reports would pass")
 	}
-	if !table.Known(ages) || table.lookup(ages).point != nil {
+	if !collection.Known(ages) || collection.lookup(ages).point != nil {
 		t.Error("want the metadata of a pod without points, and no point")
 	}
 	clock.Step(maxAge + time.Second)
-	if got := table.Sweep(); got != 0 {
+	if got := collection.Sweep(); got != 0 {
 		t.Errorf("Sweep() = %d points, want 0", got)
 	}
-	if table.lookup(ends) != nil {
+	if collection.lookup(ends) != nil {
 		t.Error("the entry of a pod that ended long ago is left")
 	}
 	// What was swept can come back.
-	table.Publish([]Update{{Key: stays, Point: sample("n", 0, 190)}})
-	if table.Get(stays) == nil {
+	collection.Publish([]Update{{Key: stays, Point: sample("n", 0, 190)}})
+	if collection.Get(stays) == nil {
 		t.Error("want the point after a sweep")
 	}
 }

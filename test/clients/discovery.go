@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package canary
+package clients
 
 import (
 	"context"
@@ -35,7 +35,7 @@ type Read struct {
 // Lists tells whether the version is current.
 func (r Read) Lists(version string) bool { return slices.Contains(r.Current, version) }
 
-func (c *Canary) discover(ctx context.Context, client *http.Client) {
+func (c *Clients) discover(ctx context.Context, client *http.Client) {
 	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		read := readDiscovery(ctx, client, c.options.Config.Host)
 		if ctx.Err() != nil {
@@ -49,7 +49,7 @@ func (c *Canary) discover(ctx context.Context, client *http.Client) {
 
 // preferred is the version that kubectl would use: v1, unless the last read of
 // discovery that succeeded does not list it.
-func (c *Canary) preferred() string {
+func (c *Clients) preferred() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := len(c.reads) - 1; i >= 0; i-- {

@@ -17,12 +17,12 @@ import (
 
 // Store holds the newest points of nodes and pods.
 type Store struct {
-	Nodes, Pods *Table
+	Nodes, Pods *Collection
 }
 
 // NewStore returns an empty store that serves points up to the age maxAge.
 func NewStore(c clock.PassiveClock, maxAge time.Duration) *Store {
-	s := &Store{Nodes: newTable(c), Pods: newTable(c)}
+	s := &Store{Nodes: newCollection(c), Pods: newCollection(c)}
 	s.SetMaxAge(maxAge)
 	return s
 }
@@ -36,8 +36,8 @@ func (s *Store) SetMaxAge(d time.Duration) {
 	s.Pods.maxAge.Store(int64(d))
 }
 
-// Table holds the newest point of each key and the key's metadata.
-type Table struct {
+// Collection holds the newest point of each key and the key's metadata.
+type Collection struct {
 	clock  clock.PassiveClock
 	maxAge atomic.Int64
 	// points and withoutPoint are what Swept returns.
@@ -68,12 +68,12 @@ type Table struct {
 
 // entry joins metadata from kube-apiserver with points from kubelets. Points
 // without metadata are rejected: a kubelet that invents pods must not fill the
-// table.
+// collection.
 type entry struct {
 	key Key
-	// removed reports that the entry is no longer in the table.
+	// removed reports that the entry is no longer in the collection.
 	removed bool
-	// meta, point and retired are written and read under Table.mu.
+	// meta, point and retired are written and read under Collection.mu.
 	meta  *Meta
 	point *Point
 	// sequence is the point's sequence number.
@@ -95,13 +95,13 @@ type retired struct {
 	at Time
 }
 
-func newTable(c clock.PassiveClock) *Table {
-	return &Table{clock: c, created: c.Now(), namespaces: map[string]*namespace{}}
+func newCollection(c clock.PassiveClock) *Collection {
+	return &Collection{clock: c, created: c.Now(), namespaces: map[string]*namespace{}}
 }
 
 // SetMeta sets the metadata of a key. Another UID than before drops the point, unless
 // its containers started since the new pod was created; equal metadata changes nothing.
-func (t *Table) SetMeta(key Key, meta *Meta) {
+func (t *Collection) SetMeta(key Key, meta *Meta) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.ensure(key)
@@ -118,7 +118,7 @@ func (t *Table) SetMeta(key Key, meta *Meta) {
 
 // DeleteMeta removes the metadata and the point of a key whose object is gone from
 // kube-apiserver.
-func (t *Table) DeleteMeta(key Key) {
+func (t *Collection) DeleteMeta(key Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.lookup(key)
@@ -134,7 +134,7 @@ func (t *Table) DeleteMeta(key Key) {
 // RetainMeta removes the metadata and the points of all keys for which keep is false, one
 // after another: readers may see some removed and others not. The lock is not held in
 // between, so it must not be called while another goroutine sets metadata.
-func (t *Table) RetainMeta(keep func(Key) bool) {
+func (t *Collection) RetainMeta(keep func(Key) bool) {
 	var gone []Key
 	for _, name := range t.Namespaces() {
 		t.mu.RLock()
@@ -205,7 +205,7 @@ type Update struct {
 //     same time (a moved pod, which its old node may still report);
 //   - its containers started no later than those of an earlier UID that was
 //     replaced less than maxAge ago.
-func (t *Table) Publish(updates []Update) int {
+func (t *Collection) Publish(updates []Update) int {
 	t.publishMu.Lock()
 	defer t.publishMu.Unlock()
 	accepted := t.store(updates)
@@ -220,27 +220,27 @@ func (t *Table) Publish(updates []Update) int {
 // Observe sets the one observer. f is called after the objects of a Publish are
 // visible, in the order of their sequence numbers, one call at a time. It must not
 // keep the slice nor call Publish.
-func (t *Table) Observe(f func([]*Object)) {
+func (t *Collection) Observe(f func([]*Object)) {
 	t.publishMu.Lock()
 	defer t.publishMu.Unlock()
 	t.observer = f
 }
 
 // Sequence returns the number of the newest point. All points up to it are visible.
-func (t *Table) Sequence() uint64 {
+func (t *Collection) Sequence() uint64 {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.sequence
 }
 
 // Stored returns the time at which the point with the given number was stored.
-func (t *Table) Stored(sequence uint64) time.Time {
+func (t *Collection) Stored(sequence uint64) time.Time {
 	return t.created.Add(time.Duration(sequence))
 }
 
 // store stores the accepted updates and returns their number. The caller holds
 // publishMu.
-func (t *Table) store(updates []Update) int {
+func (t *Collection) store(updates []Update) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	accepted, oldest := 0, t.oldest()
@@ -276,12 +276,12 @@ func (e *entry) accepts(p *Point, oldest Time) bool {
 }
 
 // oldest returns the earliest time of points that are still served.
-func (t *Table) oldest() Time {
+func (t *Collection) oldest() Time {
 	return TimeOf(t.clock.Now().Add(-time.Duration(t.maxAge.Load())))
 }
 
 // Get returns the object of a key, or nil if there is none or it is too old.
-func (t *Table) Get(key Key) *Object {
+func (t *Collection) Get(key Key) *Object {
 	t.mu.RLock()
 	e := t.lookup(key)
 	t.mu.RUnlock()
@@ -296,7 +296,7 @@ func (t *Table) Get(key Key) *Object {
 }
 
 // Known reports whether metadata is known for the key.
-func (t *Table) Known(key Key) bool {
+func (t *Collection) Known(key Key) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	e := t.lookup(key)
@@ -306,7 +306,7 @@ func (t *Table) Known(key Key) bool {
 // List yields the objects of a namespace, or of all if it is empty, ordered by key
 // and without those that are too old. It starts after the key after, or at the
 // beginning if that is zero. Each object is loaded when the iteration reaches it.
-func (t *Table) List(namespace string, after Key) iter.Seq[*Object] {
+func (t *Collection) List(namespace string, after Key) iter.Seq[*Object] {
 	return func(yield func(*Object) bool) {
 		oldest := t.oldest()
 		names := []string{namespace}

@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package canary
+package clients
 
 import (
 	"context"
@@ -27,7 +27,7 @@ type Request struct {
 var paths = []string{"/nodes", "/pods", "/namespaces/default/pods", "/nodes?limit=1"}
 
 // ask asks as one client, without retries, until ctx ends.
-func (c *Canary) ask(ctx context.Context, client *http.Client, kind string, version func() string, period, offset time.Duration) {
+func (c *Clients) ask(ctx context.Context, client *http.Client, kind string, version func() string, period, offset time.Duration) {
 	select {
 	case <-ctx.Done():
 		return

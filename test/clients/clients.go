@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package canary sees a metrics API as its consumers do, while something is done to
+// Package clients sees a metrics API as its consumers do, while something is done to
 // it: clients of both versions, the HorizontalPodAutoscaler controller, the deletion
 // of namespaces, and the platform's own figures. Its Result says what each of them
 // noticed.
@@ -9,7 +9,7 @@
 // The rule for requests: no 5xx, and no 404 where a discovery read that ended before
 // the request and one that started 15 s after it both list the version as current.
 // A client that asks for v1beta1 only must not notice anything at all.
-package canary
+package clients
 
 import (
 	"context"
@@ -55,8 +55,8 @@ type Options struct {
 	ControllerManager string
 }
 
-// Canary is what runs between Start and Stop.
-type Canary struct {
+// Clients are what runs between Start and Stop.
+type Clients struct {
 	options Options
 	core    *kubernetes.Clientset
 	judged  context.CancelFunc // ends what is judged
@@ -73,7 +73,7 @@ type Canary struct {
 }
 
 // Start begins to watch, once the first discovery read and the figures are there.
-func Start(ctx context.Context, options Options) (*Canary, error) {
+func Start(ctx context.Context, options Options) (*Clients, error) {
 	if options.Rate == 0 {
 		options.Rate = 50
 	}
@@ -81,7 +81,7 @@ func Start(ctx context.Context, options Options) (*Canary, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Canary{options: options, core: core}
+	c := &Clients{options: options, core: core}
 	c.result.began = time.Now()
 	if c.before, err = c.readFigures(ctx); err != nil {
 		return nil, err
@@ -130,13 +130,13 @@ func Start(ctx context.Context, options Options) (*Canary, error) {
 
 // Stop ends the load, reads discovery until each request can be judged, and says
 // what was noticed. Another call returns the same, and false.
-func (c *Canary) Stop(ctx context.Context) (*Result, bool) {
+func (c *Clients) Stop(ctx context.Context) (*Result, bool) {
 	first := false
 	c.stopped.Do(func() { first = true; c.finish(ctx) })
 	return &c.result, first
 }
 
-func (c *Canary) finish(ctx context.Context) {
+func (c *Clients) finish(ctx context.Context) {
 	c.judged()
 	c.first.Wait()
 	after, err := c.readFigures(ctx)
@@ -163,13 +163,13 @@ func (c *Canary) finish(ctx context.Context) {
 }
 
 // Reads returns the discovery reads so far, in order.
-func (c *Canary) Reads() []Read {
+func (c *Clients) Reads() []Read {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]Read(nil), c.reads...)
 }
 
-func (c *Canary) fail(format string, args ...any) {
+func (c *Clients) fail(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.result.fail(format, args...)
@@ -185,7 +185,7 @@ func ownConnection(config *rest.Config) (*http.Client, error) {
 }
 
 // Answered is how many requests for the version were answered with metrics so far.
-func (c *Canary) Answered(version string) int {
+func (c *Clients) Answered(version string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := 0
@@ -198,7 +198,7 @@ func (c *Canary) Answered(version string) int {
 }
 
 // Absent is for how long no read of discovery has listed the version as current.
-func (c *Canary) Absent(version string) time.Duration {
+func (c *Clients) Absent(version string) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last := c.reads[len(c.reads)-1].Ended

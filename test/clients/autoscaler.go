@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package canary
+package clients
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 )
 
 // watchAutoscaler sees each status that the controller writes.
-func (c *Canary) watchAutoscaler(ctx context.Context) {
+func (c *Clients) watchAutoscaler(ctx context.Context) {
 	name := c.options.Autoscaler
 	source := cache.NewListWatchFromClient(c.core.AutoscalingV2().RESTClient(), "horizontalpodautoscalers",
 		name.Namespace, fields.OneTermEqualSelector("metadata.name", name.Name))

@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package canary
+package clients
 
 import (
 	"fmt"
@@ -57,7 +57,7 @@ func (r *Result) String() string {
 		}
 	}
 	took := r.ended.Sub(r.began).Round(time.Second)
-	fmt.Fprintf(&b, "canary, %s: %d requests, slowest %s, %d failures\n", took, total, r.Slowest.Round(time.Millisecond), len(r.Failures))
+	fmt.Fprintf(&b, "clients, %s: %d requests, slowest %s, %d failures\n", took, total, r.Slowest.Round(time.Millisecond), len(r.Failures))
 	for _, kind := range sortedKeys(r.Answers) {
 		fmt.Fprintf(&b, "  %-32s", kind)
 		for _, code := range sortedKeys(r.Answers[kind]) {
