@@ -6,9 +6,7 @@ package metricsbackend
 import (
 	"context"
 	"testing"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	apiregistrationv1ac "k8s.io/kube-aggregator/pkg/client/applyconfiguration/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -227,21 +225,6 @@ func TestEditIsCorrected(t *testing.T) {
 			})
 			fc.reconcileUntil(r, fc.isReady)
 		})
-	}
-}
-
-// A new process continues the pause of the status, until the spec changes.
-func TestContestAfterRestart(t *testing.T) {
-	t.Parallel()
-	s := &reconcileState{backend: newBackend(), now: time.Unix(1, 0), history: &history{contests: map[string]*lifecycle.Contest{}}}
-	s.backend.Generation = 1
-	s.storedStatus.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Reason: v1alpha1.ReasonContested, ObservedGeneration: 1}}
-	if !s.contest("a").Paused(s.now) {
-		t.Error("written by a new process")
-	}
-	s.backend.Generation = 2
-	if s.contest("a").Paused(s.now) {
-		t.Error("paused after the spec changed")
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -50,20 +49,6 @@ func TestDeleteInOrder(t *testing.T) {
 	if left := fc.inventory(); strings.Contains(left, "/metrics-serving") {
 		t.Errorf("left:\n%s", left)
 	}
-}
-
-// An APIService without our label that points elsewhere is not ours to delete.
-func TestDeleteKeepsObjectsOfOthers(t *testing.T) {
-	t.Parallel()
-	fc, r := ready(t)
-	fc.editAPIService(v1beta1, func(s *apiregistrationv1.APIService) {
-		s.Labels = nil
-		s.Spec.Service.Name = "theirs"
-	})
-	fc.delete(fc.backend())
-	fc.reconcileUntil(r, fc.isGone)
-	fc.wantPointsTo(v1, "")
-	fc.wantPointsTo(v1beta1, systemNamespace+"/theirs")
 }
 
 // A namespace that is gone or terminating does not keep the finalizer.

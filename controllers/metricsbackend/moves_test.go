@@ -50,36 +50,6 @@ func (fc *fakeCluster) moves(r *Reconciler, done func() bool) []string {
 	return seen
 }
 
-// An implementation that serves less takes over after the versions that it lacks were
-// retired, and our pods are deleted last.
-func TestMoveToExisting(t *testing.T) {
-	t.Parallel()
-	fc := prepared(t, "beside another implementation", besideOther)
-	uid := fc.apiService(v1beta1).UID
-	r := fc.live()
-	moveToExisting(fc)
-	want := []string{
-		"v1:ours v1beta1:ours pods",
-		"v1: v1beta1:ours pods",
-		"v1: v1beta1:theirs pods",
-		"v1: v1beta1:theirs no pods",
-	}
-	if diff := cmp.Diff(want, fc.moves(r, func() bool { return fc.isReady() && len(fc.pods()) == 0 })); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if fc.apiService(v1beta1).UID != uid {
-		t.Error("v1beta1 was deleted and created again")
-	}
-	if live := fc.apiService(v1beta1); !live.Spec.InsecureSkipTLSVerify || len(live.Spec.CABundle) > 0 {
-		t.Errorf("verified by %q, insecure %t", live.Spec.CABundle, live.Spec.InsecureSkipTLSVerify)
-	}
-	if got := fc.inventory(); strings.Contains(got, "Deployment ") || strings.Contains(got, "Secret ") {
-		t.Errorf("left behind:\n%s", got)
-	}
-	fc.guestHasNoRights()
-	wantEvent(t, r, "VersionMoved", "APIService v1beta1.metrics.k8s.io points to Service kube-system/metrics-server now")
-}
-
 // Our pods are ready before any APIService points to them; then v1beta1 moves, and v1 is
 // registered last.
 func TestMoveToServing(t *testing.T) {
@@ -245,32 +215,6 @@ func TestMoveToServiceThatDoesNotServe(t *testing.T) {
 			fc.reconcileUntil(r, fc.isReady)
 		})
 	}
-}
-
-// The reverse of TestMoveToServiceThatDoesNotServe: our pods serve none of the versions,
-// and are ready, since their gate only considers APIServices that point to them.
-func TestMoveToServingThatServesNothing(t *testing.T) {
-	t.Parallel()
-	fc := prepared(t, "existing", existingCluster)
-	r := fc.live()
-	fc.withoutGate = true
-	// Created by the operator: it would be deleted, not restored.
-	live := fc.apiService(v1beta1)
-	live.Annotations = nil
-	fc.update(live)
-	fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
-		spec.Existing = nil
-		spec.Serving.Image = imageNothing
-	})
-	fc.reconcileUntil(r, func() bool {
-		return len(fc.pods()) == 2 && fc.condition(v1alpha1.ConditionServingReady).Reason == v1alpha1.ReasonVersionNotServed
-	})
-	fc.reconcileRounds(r, 10)
-	if got := fc.pointsToNow(v1beta1); got != metricsServer || fc.apiService(v1beta1).UID != live.UID {
-		t.Errorf("v1beta1 points to %q, want it left where it answers", got)
-	}
-	fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Image = imageBoth })
-	fc.reconcileUntil(r, fc.isReady)
 }
 
 // The certificate of pods that are gone must not trigger an alert.

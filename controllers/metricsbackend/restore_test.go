@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -209,26 +208,5 @@ func TestRestoreWithoutRights(t *testing.T) {
 			fc.wantPointsTo(v1beta1, tc.target)
 			wantEvent(t, r, tc.event...)
 		})
-	}
-}
-
-// A concurrent change between the read and the restore is not lost.
-func TestRestoreRaces(t *testing.T) {
-	t.Parallel()
-	fc := prepared(t, "adopted", adoptedCluster)
-	raced := false
-	r := fc.live(interceptor.Funcs{
-		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-			if !raced {
-				raced = true
-				fc.editAPIService(v1beta1, func(s *apiregistrationv1.APIService) { s.Labels["team"] = "metrics" })
-			}
-			return c.Update(ctx, o, opts...)
-		},
-	})
-	fc.delete(fc.backend())
-	fc.reconcileUntil(r, fc.isGone)
-	if got := fc.apiService(v1beta1); !raced || got.Labels["team"] != "metrics" || fc.pointsToNow(v1beta1) != metricsServer {
-		t.Errorf("raced %t, labels %v, points to %s", raced, got.Labels, fc.pointsToNow(v1beta1))
 	}
 }

@@ -42,45 +42,6 @@ func mustReconcile(t *testing.T, r *Reconciler) {
 	}
 }
 
-// The intent is stored before the deletion, and nothing else happens until the version
-// left discovery.
-func TestRetireInOrder(t *testing.T) {
-	t.Parallel()
-	fc, r := ready(t)
-	fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
-		onlyV1beta1(spec)
-		spec.Serving.Image = imageV1beta1
-	})
-	deployed := func() string { return fc.backend().Status.Serving.Image }
-
-	mustReconcile(t, r) // asks who uses it
-	mustReconcile(t, r)
-	if state := fc.state("v1.metrics.k8s.io"); state != v1alpha1.APIServiceRetiring || !fc.isRegistered(v1) {
-		t.Fatalf("first: state %q, registered %t, want Retiring and still registered", state, fc.isRegistered(v1))
-	}
-	mustReconcile(t, r)
-	if fc.isRegistered(v1) {
-		t.Fatal("second: still registered")
-	}
-	c := fc.condition(v1alpha1.ConditionStaleAPIServicesRemoved)
-	if c.Reason != v1alpha1.ReasonRetiring || !strings.Contains(c.Message, "v1 is still in discovery of kube-apiserver 192.0.2.1:6443") {
-		t.Fatalf("while discovery lags: %+v", c)
-	}
-	mustReconcile(t, r)
-	if deployed() != imageBoth {
-		t.Fatal("the image changed before v1 left discovery")
-	}
-	fc.step() // discovery follows
-	mustReconcile(t, r)
-	if state := fc.state("v1.metrics.k8s.io"); state != "" {
-		t.Errorf("state %q after it is gone", state)
-	}
-	if deployed() != imageV1beta1 {
-		t.Error("the image did not change after v1 left discovery")
-	}
-	fc.reconcileUntil(r, fc.isReady)
-}
-
 func (fc *fakeCluster) state(name string) v1alpha1.APIServiceState {
 	for _, s := range fc.backend().Status.APIServices {
 		if s.Name == name {
@@ -187,22 +148,6 @@ func (fc *fakeCluster) loseLabel(name string) {
 	fc.t.Helper()
 	gv, _ := manifests.VersionOf(name)
 	fc.editAPIService(gv, func(s *apiregistrationv1.APIService) { s.Labels = nil })
-}
-
-// A version whose APIService lost our label is still in discovery: it is retired before
-// pods that do not serve it become ready.
-func TestRetireWithoutLabel(t *testing.T) {
-	t.Parallel()
-	fc, r := ready(t)
-	fc.loseLabel("v1.metrics.k8s.io")
-	fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
-		onlyV1beta1(spec)
-		spec.Serving.Image = imageV1beta1
-	})
-	fc.reconcileUntil(r, fc.isReady)
-	if fc.isRegistered(v1) {
-		t.Errorf("Ready, and v1 still points to the pods\n%s", fc.show())
-	}
 }
 
 // A version without our label stalls the backend. If a ready pod does not serve it, it is

@@ -496,23 +496,6 @@ func TestMoveFromExistingReverted(t *testing.T) {
 	}
 }
 
-// v1 alone, beside v1beta1 of metrics-server, is removed again: clients prefer it.
-func TestVersionBesideOthersReverted(t *testing.T) {
-	t.Parallel()
-	fc := besideMetricsServer(t, func(spec *v1alpha1.MetricsBackendSpec) {
-		spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{"v1"}
-	})
-	r := fc.live()
-	fc.reconcileUntil(r, func() bool { return fc.isRegistered(v1) })
-	fc.blocked = true
-	fc.follow(r, 30*time.Second, func() {})
-	if fc.isRegistered(v1) {
-		t.Errorf("v1 is still registered:\n%s", fc.show())
-	}
-	fc.wantPointsTo(v1beta1, metricsServer)
-	fc.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonAdoptionReverted, "is removed again")
-}
-
 // A canary API that an ended process left is deleted at the first look, whatever the spec is
 // now.
 func TestCanaryLeftBehind(t *testing.T) {
