@@ -4,6 +4,7 @@
 package v1alpha1
 
 import (
+	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,9 +54,6 @@ func SetDefaults(spec *MetricsBackendSpec) {
 	if spec.Serving.NetworkPolicy == "" {
 		spec.Serving.NetworkPolicy = NetworkPolicyNone
 	}
-	if spec.Adoption == "" {
-		spec.Adoption = AdoptionRefuse
-	}
 	if spec.Existing != nil {
 		setDefault(&spec.Existing.Service.Port, DefaultExistingPort)
 	}
@@ -93,6 +91,7 @@ func setResourceMetricsDefaults(rm *ResourceMetricsSpec) {
 	if len(rm.Versions) == 0 {
 		rm.Versions = []ResourceMetricsVersion{ResourceMetricsV1, ResourceMetricsV1beta1}
 	}
+	rm.Adoption = cmp.Or(rm.Adoption, AdoptionRefuse)
 	setDefault(&rm.Scrape.Interval, metav1.Duration{Duration: DefaultScrapeInterval})
 	setDefault(&rm.Scrape.Timeout, metav1.Duration{Duration: DefaultScrapeTimeout})
 	setDefault(&rm.Scrape.MaxConcurrent, DefaultMaxConcurrent)
@@ -162,12 +161,14 @@ func setCustomMetricsDefaults(spec *CustomMetricsSpec) {
 	if len(spec.Versions) == 0 {
 		spec.Versions = []CustomMetricsVersion{CustomMetricsV1beta2, CustomMetricsV1beta1}
 	}
+	spec.Adoption = cmp.Or(spec.Adoption, AdoptionRefuse)
 }
 
 func setExternalMetricsDefaults(spec *ExternalMetricsSpec) {
 	if len(spec.Versions) == 0 {
 		spec.Versions = []ExternalMetricsVersion{ExternalMetricsV1beta1}
 	}
+	spec.Adoption = cmp.Or(spec.Adoption, AdoptionRefuse)
 }
 
 // SetCustomMetricDefaults sets the defaults that the CRD's schema would set, and the

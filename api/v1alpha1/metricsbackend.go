@@ -67,16 +67,6 @@ type MetricsBackendSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespace string `json:"namespace,omitempty"`
 
-	// What happens to an APIService of a metrics API that someone else owns. Refuse: it
-	// is not changed, and the backend is Stalled. IfUnavailable: it is taken over once
-	// kube-apiserver has reported it unavailable for a minute. Always: it is taken over
-	// as soon as this backend serves its version. Its previous state is kept in an
-	// annotation, and is restored, if its Service still answers, when this
-	// MetricsBackend no longer needs it. Default: Refuse.
-	// +optional
-	// +kubebuilder:default=Refuse
-	Adoption AdoptionPolicy `json:"adoption,omitempty"`
-
 	// An implementation that someone else runs. The operator then deploys no serving
 	// component, and only manages the APIServices. When it is set or removed, the
 	// APIServices move without a failed request. Default: none; the operator deploys

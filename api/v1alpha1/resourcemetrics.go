@@ -35,6 +35,17 @@ type ResourceMetricsSpec struct {
 	// +kubebuilder:validation:MaxItems=2
 	Versions []ResourceMetricsVersion `json:"versions,omitempty"`
 
+	// What happens to an APIService of this API that someone else owns, such as that of
+	// metrics-server. Refuse: it is not changed, no version of this API is registered,
+	// and the backend is Stalled; its other APIs are served. IfUnavailable: it is taken
+	// over once kube-apiserver has reported it unavailable for a minute. Always: it is
+	// taken over as soon as this backend serves its version. Its previous state is kept
+	// in an annotation, and is restored, if its Service still answers, when this
+	// MetricsBackend no longer needs it. Default: Refuse.
+	// +optional
+	// +kubebuilder:default=Refuse
+	Adoption AdoptionPolicy `json:"adoption,omitempty"`
+
 	// Versions that are removed although clients used them today or yesterday. A version
 	// that is no longer in `versions`, but has such clients (see status.consumers), stays
 	// registered until they are gone or the version is listed here. Default: none.

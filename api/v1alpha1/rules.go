@@ -38,6 +38,17 @@ type CustomMetricsSpec struct {
 	// +kubebuilder:validation:MaxItems=2
 	Versions []CustomMetricsVersion `json:"versions,omitempty"`
 
+	// What happens to an APIService of this API that someone else owns, such as that of
+	// prometheus-adapter. Refuse: it is not changed, no version of this API is registered,
+	// and the backend is Stalled; its other APIs are served. IfUnavailable: it is taken
+	// over once kube-apiserver has reported it unavailable for a minute. Always: it is
+	// taken over as soon as this backend serves its version. Its previous state is kept
+	// in an annotation, and is restored, if its Service still answers, when this
+	// MetricsBackend no longer needs it. Default: Refuse.
+	// +optional
+	// +kubebuilder:default=Refuse
+	Adoption AdoptionPolicy `json:"adoption,omitempty"`
+
 	// Versions that are removed although clients used them today or yesterday
 	// (status.consumers). Default: none.
 	// +optional
@@ -65,6 +76,17 @@ type ExternalMetricsSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=1
 	Versions []ExternalMetricsVersion `json:"versions,omitempty"`
+
+	// What happens to an APIService of this API that someone else owns, such as that of
+	// KEDA's adapter. Refuse: it is not changed, no version of this API is registered,
+	// and the backend is Stalled; its other APIs are served. IfUnavailable: it is taken
+	// over once kube-apiserver has reported it unavailable for a minute. Always: it is
+	// taken over as soon as this backend serves its version. Its previous state is kept
+	// in an annotation, and is restored, if its Service still answers, when this
+	// MetricsBackend no longer needs it. Default: Refuse.
+	// +optional
+	// +kubebuilder:default=Refuse
+	Adoption AdoptionPolicy `json:"adoption,omitempty"`
 
 	// Versions that are removed although clients used them today or yesterday
 	// (status.consumers). Default: none.

@@ -74,11 +74,11 @@ func TestAdmissionOfAnothersAPI(t *testing.T) {
 	fc.setAvailable(other, apiregistrationv1.ConditionTrue, "Passed")
 	fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
 		withExternal(spec)
-		spec.Adoption = v1alpha1.AdoptionIfUnavailable
+		spec.ExternalMetrics.Adoption = v1alpha1.AdoptionIfUnavailable
 	})
 	fc.reconcileRounds(r, 5)
 	fc.wantAdmission("while another implementation answers", false)
-	fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Adoption = v1alpha1.AdoptionAlways })
+	fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.ExternalMetrics.Adoption = v1alpha1.AdoptionAlways })
 	fc.reconcileUntil(r, func() bool { policy, binding := fc.admission(); return policy && binding })
 	fc.wantPointsTo(external, ourService) // and the policy was not applied before
 }

@@ -211,7 +211,7 @@ func (r *Reconciler) previousReady(ctx context.Context, s *reconcileState, v *li
 	if err != nil || found.missing || len(found.endpoints) == 0 {
 		return false, err
 	}
-	if s.spec.Adoption == v1alpha1.AdoptionIfUnavailable {
+	if v.Adoption == v1alpha1.AdoptionIfUnavailable {
 		reason, _ := r.previousOwnerProblem(ctx, s, previous.Target(), v.GV)
 		return reason == "", nil
 	}

@@ -87,7 +87,7 @@ func (r *Reconciler) successor(ctx context.Context, s *reconcileState, v *lifecy
 	// Around the cache, which may be older than the status that says that it is ready.
 	others, err := otherClaims(ctx, r.APIReader, s)
 	claimant := find(others, func(other claim) bool { return slices.Contains(other.versions, v.GV) }).backend
-	if err != nil || claimant == nil || !readyToTakeOver(claimant) || v.IsRecorded() && claimant.Spec.Adoption != v1alpha1.AdoptionAlways {
+	if err != nil || claimant == nil || !readyToTakeOver(claimant) || v.IsRecorded() && sectionOf(claimant.Spec, v.GV.Group).adoption != v1alpha1.AdoptionAlways {
 		return "", err // what is someone else's goes back, unless the claimant may take it over
 	}
 	return claimant.Name, nil

@@ -86,7 +86,7 @@ func breakings() map[string]breaking {
 		"a takeover despite Refuse": {"Refuse", decides(func(v *lifecycle.Version) lifecycle.Decision {
 			v.Adoption = v1alpha1.AdoptionAlways
 			return lifecycle.Decide(v)
-		}), `although spec.adoption is "Refuse"`},
+		}), `although adoption is "Refuse"`},
 		"given back to an owner that does not answer": {"not given back to an owner that fails", decides(func(v *lifecycle.Version) lifecycle.Decision {
 			v.Previous = lifecycle.PreviousService{}
 			return lifecycle.Decide(v)

@@ -128,7 +128,7 @@ func replace(gv schema.GroupVersion, labels map[string]string, to *apiregistrati
 	return func(fc *fakeCluster) {
 		service := stockAPIService()
 		service.Name, service.Labels, service.UID = apiServiceName(gv), labels, "uid-of-another"
-		service.Spec.Version, service.Spec.Service = gv.Version, to
+		service.Spec.Group, service.Spec.Version, service.Spec.Service = gv.Group, gv.Version, to
 		if to == nil {
 			service.Spec.CABundle = nil
 		}
@@ -373,6 +373,18 @@ func refusals() map[string]change {
 			done: notOwned,
 		},
 		"v1 is served by kube-apiserver, with our label": {change: replace(v1, map[string]string{v1alpha1.LabelBackend: backendName}, nil), done: notOwned},
+		"all groups, of which one is someone else's": {
+			stays: []schema.GroupVersion{externalV1beta1}, prepare: kedas, change: changed(withAllGroups),
+			done: func(fc *fakeCluster) bool {
+				return fc.isStalledBy(v1alpha1.ReasonNotOwned) && len(fc.registeredVersions()) == 4 && fc.pointsToNow(externalV1beta1) == keda
+			},
+		},
+		"metrics-server is replaced, and another group is someone else's": {
+			stays: []schema.GroupVersion{v1beta1, externalV1beta1}, prepare: all(stockCluster, kedas), change: all(changed(withAllGroups), policy(v1alpha1.AdoptionAlways)),
+			done: func(fc *fakeCluster) bool {
+				return fc.isStalledBy(v1alpha1.ReasonNotOwned) && len(fc.registeredVersions()) == 4 && fc.pointsToNow(externalV1beta1) == keda
+			},
+		},
 		"our label is lost": {prepare: becomeReady, change: func(fc *fakeCluster) { fc.loseLabel(v1Name) }, done: notOwned},
 		"contested": {
 			prepare: adoptedCluster, change: func(fc *fakeCluster) { fc.other.checked = false },
@@ -392,6 +404,13 @@ func refusals() map[string]change {
 			done: stalledBy(v1alpha1.ReasonSecretMissing),
 		},
 	}
+}
+
+const keda = "other-keda/keda-operator-metrics-apiserver"
+
+// kedas registers external metrics for KEDA's adapter.
+func kedas(fc *fakeCluster) {
+	replace(externalV1beta1, nil, &apiregistrationv1.ServiceReference{Namespace: "other-keda", Name: "keda-operator-metrics-apiserver", Port: ptr.To[int32](443)})(fc)
 }
 
 func pullSecret(fc *fakeCluster) {

@@ -210,12 +210,14 @@ func (x *run) forbidden(was, now *apiregistrationv1.APIService) string {
 		}
 		return ""
 	}
+	gv, _ := manifests.VersionOf(was.Name)
+	adoption := sectionOf(backend.Spec, gv.Group).adoption
 	switch {
 	case now == nil:
 		return "as it is deleted"
-	case backend.Spec.Adoption == v1alpha1.AdoptionAlways, backend.Spec.Adoption == v1alpha1.AdoptionIfUnavailable && !apiregistrationv1helper.IsAPIServiceConditionTrue(was, apiregistrationv1.Available):
+	case adoption == v1alpha1.AdoptionAlways, adoption == v1alpha1.AdoptionIfUnavailable && !apiregistrationv1helper.IsAPIServiceConditionTrue(was, apiregistrationv1.Available):
 	default:
-		return fmt.Sprintf("although spec.adoption is %q", backend.Spec.Adoption)
+		return fmt.Sprintf("although adoption is %q", adoption)
 	}
 	if record, err := lifecycle.ReadPreviousOwner(now); err != nil || record.Target().Name != to.Name || record.Target().Namespace != to.Namespace {
 		return fmt.Sprintf("without a record of its owner: %v", err)

@@ -139,7 +139,7 @@ func existing(spec *v1alpha1.MetricsBackendSpec) {
 }
 
 func adopting(policy v1alpha1.AdoptionPolicy) func(*v1alpha1.MetricsBackendSpec) {
-	return func(spec *v1alpha1.MetricsBackendSpec) { spec.Adoption = policy }
+	return func(spec *v1alpha1.MetricsBackendSpec) { spec.ResourceMetrics.Adoption = policy }
 }
 
 // stockCluster has metrics-server's stock manifests and a backend.

@@ -132,6 +132,7 @@ func gitopsChanges() map[string]change {
 		"taken over", "given back", "from serving to existing", "from existing to serving", "the authority is rotated",
 		"a certificate from a Secret", "no certificate from a Secret", "deletion", "deletion before it is ready",
 		"a missing Secret", "a missing Secret from the beginning", "a version is taken out that clients use",
+		"all groups, of which one is someone else's",
 	} {
 		table[name] = explored[name]
 	}

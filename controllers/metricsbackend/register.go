@@ -110,7 +110,7 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 func (s *reconcileState) version(gv schema.GroupVersion) *lifecycle.Version {
 	name := apiServiceName(gv)
 	v := &lifecycle.Version{
-		Known: sets.New[lifecycle.Need](), GV: gv, Identity: s.identity(), Now: s.now, Field: versionsField(gv), Adoption: s.spec.Adoption,
+		Known: sets.New[lifecycle.Need](), GV: gv, Identity: s.identity(), Now: s.now, Section: sectionField(gv), Adoption: sectionOf(s.spec, gv.Group).adoption,
 		Wanted: slices.Contains(s.versions.desired, gv), Blocked: s.outcome.blocked, Paused: s.pausedAdoption(),
 		Succeeding: s.history.streaks.Get(stateKey{state: adoptionSucceeding, name: name}),
 		OtherNotOwned: find(s.versions.conflicts, func(c versionConflict) bool {

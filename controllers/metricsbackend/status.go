@@ -171,7 +171,7 @@ func readyStatusFor(area metav1.Condition) metav1.ConditionStatus {
 	case v1alpha1.ReasonRolloutFailed, v1alpha1.ReasonVersionNotServed, v1alpha1.ReasonProbeFailed,
 		v1alpha1.ReasonCertificateInvalid, v1alpha1.ReasonCertificateExpired, v1alpha1.ReasonCertificateMismatch,
 		v1alpha1.ReasonCertManagerMissing, v1alpha1.ReasonSecretMissing, v1alpha1.ReasonAggregatorUnavailable, v1alpha1.ReasonRequestFailed,
-		v1alpha1.ReasonNoFreshSample, v1alpha1.ReasonNotInDiscovery, v1alpha1.ReasonNoReadyEndpoint:
+		v1alpha1.ReasonNoFreshSample, v1alpha1.ReasonNotInDiscovery, v1alpha1.ReasonNoReadyEndpoint, v1alpha1.ReasonNotOwned:
 		return metav1.ConditionFalse
 	}
 	return metav1.ConditionUnknown

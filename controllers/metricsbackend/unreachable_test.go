@@ -503,7 +503,7 @@ func TestCanaryLeftBehind(t *testing.T) {
 	for name, change := range map[string]func(*fakeCluster){
 		"nothing changed": func(*fakeCluster) {},
 		"adoption is Refuse": func(fc *fakeCluster) {
-			fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Adoption = v1alpha1.AdoptionRefuse })
+			fc.change(adopting(v1alpha1.AdoptionRefuse))
 		},
 		"the backend is deleted": func(fc *fakeCluster) { fc.delete(fc.backend()) },
 	} {

@@ -92,6 +92,7 @@ func TestStalled(t *testing.T) {
 		"metrics-server is there": {
 			objects: []client.Object{foreign}, reason: v1alpha1.ReasonNotOwned,
 			messages: []string{"v1beta1.metrics.k8s.io", "Service kube-system/metrics-server", "kubectl delete apiservice v1beta1.metrics.k8s.io", "spec.resourceMetrics.versions"},
+			deploys:  true,
 			mend:     remove(foreign),
 		},
 		"a backend that does not exist holds a version": {
@@ -103,7 +104,7 @@ func TestStalled(t *testing.T) {
 		},
 		"kube-apiserver serves a version itself": {
 			objects: []client.Object{local}, reason: v1alpha1.ReasonNotOwned,
-			messages: []string{"v1.metrics.k8s.io is served by kube-apiserver itself"}, mend: remove(local),
+			messages: []string{"v1.metrics.k8s.io is served by kube-apiserver itself"}, deploys: true, mend: remove(local),
 		},
 		"an APIService lost its label": {
 			objects: []client.Object{orphan}, reason: v1alpha1.ReasonNotOwned,

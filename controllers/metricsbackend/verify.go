@@ -34,7 +34,11 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 	for _, gv := range s.expected() {
 		live := s.registered[apiServiceName(gv)]
 		if live == nil {
-			broken = append(broken, defect{gv, v1alpha1.ReasonDependencyNotReady, "is not registered yet"})
+			d := defect{gv, v1alpha1.ReasonDependencyNotReady, "is not registered yet"}
+			if c := s.conflict(apiServiceName(gv)); c != nil && c.reason == v1alpha1.ReasonNotOwned {
+				d = defect{gv, c.reason, "is not served by this backend: see Stalled"}
+			}
+			broken = append(broken, d)
 			continue
 		}
 		retiring := s.apiServices[live.Name].State.IsRetiring()

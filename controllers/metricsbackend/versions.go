@@ -18,8 +18,9 @@ type section struct {
 	// field is its name in the spec.
 	field string
 	// versions are those to register, and forced those to remove despite their clients.
-	// Both are empty if the spec lacks the section.
+	// All of these are empty if the spec lacks the section.
 	versions, forced []string
+	adoption         v1alpha1.AdoptionPolicy
 }
 
 func sectionOf(spec v1alpha1.MetricsBackendSpec, group string) section {
@@ -28,17 +29,17 @@ func sectionOf(spec v1alpha1.MetricsBackendSpec, group string) section {
 	case manifests.ResourceMetricsGroup:
 		found.field = "resourceMetrics"
 		if rm := spec.ResourceMetrics; rm != nil {
-			found.versions, found.forced = texts(rm.Versions), texts(rm.RemoveDespiteConsumers)
+			found.versions, found.forced, found.adoption = texts(rm.Versions), texts(rm.RemoveDespiteConsumers), rm.Adoption
 		}
 	case manifests.CustomMetricsGroup:
 		found.field = "customMetrics"
 		if cm := spec.CustomMetrics; cm != nil {
-			found.versions, found.forced = texts(cm.Versions), texts(cm.RemoveDespiteConsumers)
+			found.versions, found.forced, found.adoption = texts(cm.Versions), texts(cm.RemoveDespiteConsumers), cm.Adoption
 		}
 	case manifests.ExternalMetricsGroup:
 		found.field = "externalMetrics"
 		if em := spec.ExternalMetrics; em != nil {
-			found.versions, found.forced = texts(em.Versions), texts(em.RemoveDespiteConsumers)
+			found.versions, found.forced, found.adoption = texts(em.Versions), texts(em.RemoveDespiteConsumers), em.Adoption
 		}
 	}
 	return found
@@ -64,10 +65,13 @@ func desiredVersions(spec v1alpha1.MetricsBackendSpec) []schema.GroupVersion {
 	return desired
 }
 
-// versionsField returns the field that names the versions of the group.
-func versionsField(gv schema.GroupVersion) string {
-	return "spec." + sectionOf(v1alpha1.MetricsBackendSpec{}, gv.Group).field + ".versions"
+// sectionField returns the field of the spec that the group has.
+func sectionField(gv schema.GroupVersion) string {
+	return "spec." + sectionOf(v1alpha1.MetricsBackendSpec{}, gv.Group).field
 }
+
+// versionsField returns the field that names the versions of the group.
+func versionsField(gv schema.GroupVersion) string { return sectionField(gv) + ".versions" }
 
 // shortVersion returns the version, with the first word of its group unless that is
 // metrics.k8s.io.

@@ -57,7 +57,7 @@ func TestStatus(t *testing.T) {
 			w.Backends[0].Status.APIServices[0] = v1alpha1.APIServiceStatus{Name: "v1.metrics.k8s.io", State: v1alpha1.APIServicePending, Message: "pods of image metrics-backend/serving:v0.0.9 do not serve it"}
 		}},
 		"stalled": {change: func(_ *testing.T, w *plugincluster.World) {
-			const message = "v1beta1.metrics.k8s.io belongs to someone else: set spec.adoption"
+			const message = "v1beta1.metrics.k8s.io belongs to someone else: set spec.resourceMetrics.adoption"
 			w.Condition(v1alpha1.ConditionAPIServicesRegistered, metav1.ConditionFalse, v1alpha1.ReasonNotOwned, "not registered yet: v1beta1.metrics.k8s.io ("+message+")")
 			w.Stalled(v1alpha1.ReasonNotOwned, message)
 			w.APIServices[1] = *plugincluster.APIService("v1beta1", "", nil)

@@ -19,8 +19,7 @@ func servingReachable(ctx context.Context, snap *snapshot) []Result {
 		return []Result{snap.requestFailed("MetricsBackends", snap.backendsDenied, "")}
 	}
 	if len(snap.backends) == 0 {
-		return []Result{fail("MetricsBackends", "there is none", "create one with spec.adoption: IfUnavailable: its pods start, and nothing is taken over "+
-			"while the other implementation answers")}
+		return []Result{fail("MetricsBackends", "there is none", "create one: its pods start, and by default nothing is taken over")}
 	}
 	var results []Result
 	for i := range snap.backends {
@@ -36,8 +35,7 @@ func reachable(ctx context.Context, snap *snapshot, backend *v1alpha1.MetricsBac
 	case backend.Spec.Existing != nil:
 		return skip(subject, "spec.existing names an implementation that someone else runs")
 	case serving == nil || serving.ReadyReplicas == 0:
-		return fail(subject, "it has no ready pod", "with spec.adoption: Refuse none is started beside another implementation, "+
-			"with IfUnavailable they are; otherwise the status tells what they wait for").withCommand(statusCommandOf(backend.Name))
+		return fail(subject, "it has no ready pod", "the status tells what they wait for").withCommand(statusCommandOf(backend.Name))
 	}
 	spec := backend.Spec.DeepCopy()
 	v1alpha1.SetDefaults(spec)

@@ -32,11 +32,11 @@ func TestBeforeAdoption(t *testing.T) {
 		},
 		"no pod is ready": {
 			change: func(w *plugincluster.World) { first(w).Status.Serving.ReadyReplicas = 0 }, code: output.NotMet,
-			want: []string{"it has no ready pod", "with spec.adoption: Refuse none is started", "with IfUnavailable they are", "next: kubectl metrics status cluster\n"},
+			want: []string{"it has no ready pod", "next: kubectl metrics status cluster\n"},
 		},
 		"no status":         {change: func(w *plugincluster.World) { first(w).Status.Serving = nil }, code: output.NotMet, want: []string{"it has no ready pod"}},
 		"spec.existing":     {change: func(w *plugincluster.World) { first(w).Spec.Existing = &v1alpha1.ExistingSpec{} }, code: output.OK, want: []string{"spec.existing names an implementation"}},
-		"no MetricsBackend": {change: func(w *plugincluster.World) { w.Backends = nil }, code: output.NotMet, want: []string{"there is none", "create one with spec.adoption: IfUnavailable"}},
+		"no MetricsBackend": {change: func(w *plugincluster.World) { w.Backends = nil }, code: output.NotMet, want: []string{"there is none", "create one: its pods start"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

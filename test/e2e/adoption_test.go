@@ -57,7 +57,7 @@ func TestBrokenAdoptions(t *testing.T) {
 			backend := adoptingBackend()
 			if tc.started != nil {
 				// Nothing is taken over while metrics-server answers.
-				backend.Spec.Adoption = v1alpha1.AdoptionIfUnavailable
+				backend.Spec.ResourceMetrics.Adoption = v1alpha1.AdoptionIfUnavailable
 			}
 			if tc.breaks != nil {
 				tc.breaks(&backend.Spec)
@@ -66,7 +66,7 @@ func TestBrokenAdoptions(t *testing.T) {
 			if tc.started != nil {
 				waitCondition(t, v1alpha1.ConditionServingReady, metav1.ConditionTrue, "")
 				tc.started(t)
-				editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) { spec.Adoption = v1alpha1.AdoptionAlways })
+				editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) { spec.ResourceMetrics.Adoption = v1alpha1.AdoptionAlways })
 			}
 			c := waitCondition(t, tc.condition, tc.status, tc.reason)
 			t.Logf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message)
@@ -131,7 +131,7 @@ func createUntilEnd(t *testing.T, backend *v1alpha1.MetricsBackend) {
 func adoptingBackend() *v1alpha1.MetricsBackend {
 	backend := &v1alpha1.MetricsBackend{ObjectMeta: metav1.ObjectMeta{Name: backendName}}
 	backend.Spec.ResourceMetrics = &v1alpha1.ResourceMetricsSpec{}
-	backend.Spec.Adoption = v1alpha1.AdoptionAlways
+	backend.Spec.ResourceMetrics.Adoption = v1alpha1.AdoptionAlways
 	return backend
 }
 

@@ -54,7 +54,7 @@ func TestTakeover(t *testing.T) {
 
 	t.Log("its APIService is kept, and what it does not serve is left out")
 	editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) {
-		spec.Adoption = v1alpha1.AdoptionAlways
+		spec.ResourceMetrics.Adoption = v1alpha1.AdoptionAlways
 		existingMetricsServer(spec)
 	})
 	waitReady(t)

@@ -32,7 +32,7 @@ func version(changes ...func(*Version)) *Version {
 	serving := manifests.Serving{Backend: "cluster", Namespace: "system"}
 	pod := Server{Name: "pod a", Ready: true, Current: true, Template: "new", Serves: map[schema.GroupVersion]bool{testGV: true}}
 	v := &Version{
-		GV: testGV, Now: testNow, Field: "spec.resourceMetrics.versions", Adoption: v1alpha1.AdoptionRefuse, Wanted: true,
+		GV: testGV, Now: testNow, Section: "spec.resourceMetrics", Adoption: v1alpha1.AdoptionRefuse, Wanted: true,
 		Identity: Identity{Serving: serving, Target: serving.Target([]byte("ca")), Deploys: true}, Contest: &Contest{}, Known: sets.New[Need](),
 		Servers: Servers{pod, pod}, Rollout: Rollout{Finished: true}, Served: time.Hour, Asked: true,
 	}
@@ -164,12 +164,12 @@ func TestDecide(t *testing.T) {
 		{on: "which does not exist, or is not being deleted", changes: []func(*Version){another, holder(HolderMissing)}},
 		{on: "which does not exist, or is not being deleted", changes: []func(*Version){another, holder(HolderExists)}},
 		{on: "the APIService is ours, or another MetricsBackend's", changes: []func(*Version){another, holder(HolderDeleting)}},
-		{on: "spec.adoption is Refuse", changes: []func(*Version){another, holder(HolderDeleting), recorded("metrics-server")}},
-		{on: "spec.adoption is Refuse", changes: []func(*Version){pointing("kube-system", "metrics-server", "another"), writtenBy("helm"), holder(HolderDeleting)}},
+		{on: "adoption is Refuse", changes: []func(*Version){another, holder(HolderDeleting), recorded("metrics-server")}},
+		{on: "adoption is Refuse", changes: []func(*Version){pointing("kube-system", "metrics-server", "another"), writtenBy("helm"), holder(HolderDeleting)}},
 		{on: "kube-apiserver serves the version itself", changes: []func(*Version){oursAway, func(v *Version) { v.Live.Spec.Service = nil }}},
 		{on: "may not be taken over now", changes: []func(*Version){theirs, paused}},
 		{on: "it has not been unavailable for a minute", changes: []func(*Version){theirs, func(v *Version) { v.Adoption = v1alpha1.AdoptionIfUnavailable }}},
-		{on: "spec.adoption is Refuse", changes: []func(*Version){theirs}},
+		{on: "adoption is Refuse", changes: []func(*Version){theirs}},
 		{on: "is stalled, and the APIService points to the target", changes: []func(*Version){ours, blocked}},
 		{on: "spec.existing does not serve", changes: []func(*Version){func(v *Version) { v.LeftOut = "not served" }}},
 		{on: "the MetricsBackend is stalled", changes: []func(*Version){blocked}},

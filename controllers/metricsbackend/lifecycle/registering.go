@@ -60,8 +60,8 @@ var registering = []Transition{
 	},
 	{
 		From: []State{Moving}, On: "kube-apiserver serves the version itself",
-		when: func(v *Version) bool { return v.Live.Spec.Service == nil }, blocks: true, reason: notOwned, text: func(v *Version) string {
-			return fmt.Sprintf("APIService %s is served by kube-apiserver itself: take version %s out of %s", v.Name(), v.GV.Version, v.Field)
+		when: func(v *Version) bool { return v.Live.Spec.Service == nil }, To: Pending, reason: notOwned, text: func(v *Version) string {
+			return fmt.Sprintf("APIService %s is served by kube-apiserver itself: take version %s out of %s.versions", v.Name(), v.GV.Version, v.Section)
 		},
 	},
 	{
@@ -69,20 +69,21 @@ var registering = []Transition{
 		when: func(v *Version) bool { return v.isRefused() && v.Paused.Message != "" }, reason: pauseReason, text: pause, recheck: pauseLeft,
 	},
 	{
-		From: []State{Moving}, On: "the APIService is someone else's, and spec.adoption is IfUnavailable: it has not been unavailable for a minute",
+		From: []State{Moving}, On: "the APIService is someone else's, and adoption is IfUnavailable: it has not been unavailable for a minute",
 		when: func(v *Version) bool { return v.isRefused() && v.Adoption == v1alpha1.AdoptionIfUnavailable }, To: Pending,
 		reason: notOwned, recheck: func(v *Version) time.Duration { return max(0, AdoptionGrace-v.unavailable()) }, text: func(v *Version) string {
-			return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s, and spec.adoption is IfUnavailable: it is taken over once "+
-				"kube-apiserver has reported it unavailable for %s; set spec.adoption: Always to take it over now", v.Name(), DescribeTarget(v.Live), AdoptionGrace)
+			return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s, and %s.adoption is IfUnavailable: it is taken over once "+
+				"kube-apiserver has reported it unavailable for %s; set that to Always to take it over now", v.Name(), DescribeTarget(v.Live), v.Section, AdoptionGrace)
 		},
 	},
 	{
-		From: []State{Moving}, On: "the APIService is someone else's, and spec.adoption is Refuse",
-		when: (*Version).isRefused, To: Pending, blocks: true, reason: notOwned, text: func(v *Version) string {
-			return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s: set spec.adoption to Always to take it over (it is handed back "+
-				"when this MetricsBackend goes), or to IfUnavailable to take it over only if it does not answer; or remove that implementation "+
-				"and its registration (kubectl delete apiservice %s); or take version %s out of %s",
-				v.Name(), DescribeTarget(v.Live), v.Name(), v.GV.Version, v.Field)
+		From: []State{Moving}, On: "the APIService is someone else's, and adoption is Refuse",
+		when: (*Version).isRefused, To: Pending, reason: notOwned, text: func(v *Version) string {
+			return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s, and stays theirs: take version %s out of %s.versions; or remove "+
+				"that implementation and its registration (kubectl delete apiservice %s); or, after kubectl metrics verify --before-adoption, "+
+				"set %s.adoption to IfUnavailable to take it over only if it does not answer, or to Always to take it over now (it is handed "+
+				"back when this MetricsBackend goes)",
+				v.Name(), DescribeTarget(v.Live), v.GV.Version, v.Section, v.Name(), v.Section)
 		},
 	},
 

@@ -30,8 +30,8 @@ type Version struct {
 
 	// Wanted says that the spec names it and nobody else may have it, or that it is kept for its clients.
 	Wanted bool
-	// Field is the field of the spec that names it.
-	Field    string
+	// Section is the field of the spec that its group has.
+	Section  string
 	Adoption v1alpha1.AdoptionPolicy
 	// Conflict is why it cannot be registered, as an earlier step found, or empty.
 	Conflict string

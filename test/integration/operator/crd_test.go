@@ -324,7 +324,6 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("SetDefaults (-) and the CRD (+) differ:\n%s", diff)
 	}
 	explicit := v1alpha1.MetricsBackendSpec{
-		Adoption: v1alpha1.AdoptionRefuse,
 		Serving: v1alpha1.ServingSpec{
 			Certificates:    v1alpha1.CertificatesSpec{Mode: v1alpha1.CertificatesManaged},
 			ImagePullPolicy: corev1.PullIfNotPresent, Replicas: ptr.To[int32](2),
@@ -332,6 +331,7 @@ func TestDefaults(t *testing.T) {
 		},
 		ResourceMetrics: &v1alpha1.ResourceMetricsSpec{
 			Versions: []v1alpha1.ResourceMetricsVersion{"v1", "v1beta1"},
+			Adoption: v1alpha1.AdoptionRefuse,
 			MaxAge:   &metav1.Duration{Duration: 90 * time.Second},
 			Scrape: v1alpha1.ScrapeSpec{
 				Interval: &metav1.Duration{Duration: 15 * time.Second}, Timeout: &metav1.Duration{Duration: 10 * time.Second},

@@ -120,6 +120,7 @@ func TestForeignAPIService(t *testing.T) {
 		t.Fatal(err)
 	}
 	createBackend(t, suite, newBackend("cluster"))
+	waitCondition(t, suite, "cluster", v1alpha1.ConditionServingReady, metav1.ConditionTrue, "")
 	backend := waitCondition(t, suite, "cluster", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNotOwned)
 	for _, part := range []string{"kube-system/metrics-server", "kubectl delete apiservice v1beta1.metrics.k8s.io"} {
 		if c := condition(backend, v1alpha1.ConditionStalled); !strings.Contains(c.Message, part) {

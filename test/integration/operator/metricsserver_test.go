@@ -94,7 +94,7 @@ func installMetricsServer(t *testing.T, suite *controlPlane) *apiregistrationv1.
 }
 
 func adopting(policy v1alpha1.AdoptionPolicy) func(*v1alpha1.MetricsBackendSpec) {
-	return func(spec *v1alpha1.MetricsBackendSpec) { spec.Adoption = policy }
+	return func(spec *v1alpha1.MetricsBackendSpec) { spec.ResourceMetrics.Adoption = policy }
 }
 
 func existing(spec *v1alpha1.MetricsBackendSpec) {
