@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -157,10 +158,10 @@ func (r *Reconciler) endTrial(ctx context.Context, s *reconcileState, live *apir
 	return nil
 }
 
-// confirmAdoption counts requests to an APIService that is not verified yet, and reverts
-// the adoption if they fail while its previous owner is there. It reports whether it did.
+// confirmAdoption counts requests to an APIService that is not verified yet, or contested, and
+// leaves it to its previous owner, or removes it, if they fail. It reports whether it did.
 func (r *Reconciler) confirmAdoption(ctx context.Context, s *reconcileState, gv schema.GroupVersion, live *apiregistrationv1.APIService, d *defect) (reverted bool, err error) {
-	streaks, name := s.history.streaks, live.Name
+	streaks, name, contested := s.history.streaks, live.Name, s.versions.decided[live.Name] == lifecycle.Contested
 	streaks.Set(stateKey{state: adoptionSucceeding, name: name}, d == nil)
 	if d != nil && d.reason == v1alpha1.ReasonAggregatorUnavailable {
 		// It may be the state before the adoption: only requests count.
@@ -172,23 +173,31 @@ func (r *Reconciler) confirmAdoption(ctx context.Context, s *reconcileState, gv 
 	if err != nil {
 		return false, err
 	}
-	back := "back with its previous owner"
+	back := "was taken over and is back with its previous owner"
 	switch decision.Action {
 	case lifecycle.Retire:
 		// It was created beside versions of someone else, which clients use again.
-		back = "removed again"
+		back = "is removed again"
 		s.requestRetirement(gv, decision.Note)
 	case lifecycle.Revert:
-		if done, err := r.revertAdoption(ctx, s, live); err != nil || !done {
+		if done, err := r.revertAdoption(ctx, s, live, contested); err != nil || !done {
 			return false, err
 		}
 	default:
-		s.requeueWithin(lifecycle.TrialRecheck)
+		if d != nil || !contested {
+			s.requeueWithin(lifecycle.TrialRecheck)
+		}
 		return false, nil
 	}
-	why := s.history.adoption.Fail(s.now, adoption.Failure{Reason: v1alpha1.ReasonAdoptionReverted, Message: fmt.Sprintf(
-		"APIService %s was taken over and is %s, since requests through kube-apiserver failed: it %s. %s",
-		name, back, adoption.Describe(d.message, live), s.requiredConnections())})
+	reason, cause, remedy := v1alpha1.ReasonAdoptionReverted, adoption.Describe(d.message, live), s.requiredConnections()
+	if strings.Contains(cause, "x509: ") {
+		remedy = fmt.Sprintf("Its caBundle does not verify the certificate of the pods: look who else writes it (kubectl get apiservice %s -o yaml --show-managed-fields)", name)
+	}
+	if manager, changed := v.Identity.ConflictingManager(live); contested && changed {
+		reason, remedy = v1alpha1.ReasonContested, fmt.Sprintf("Field manager %q keeps changing it: take it out of what that applies, or version %s out of %s.versions", manager, gv.Version, v.Section)
+	}
+	why := s.history.adoption.Fail(s.now, adoption.Failure{Reason: reason, Message: fmt.Sprintf(
+		"APIService %s %s, since requests through kube-apiserver failed: it %s. %s", name, back, cause, remedy)})
 	streaks.Reset(stateKey{state: adoptionFailing, name: name})
 	s.addConflict(gv, why.Reason, why.Message)
 	s.setStalled(&stalledError{why.Reason, why.Message})
@@ -218,17 +227,20 @@ func (r *Reconciler) previousReady(ctx context.Context, s *reconcileState, v *li
 	return true, nil
 }
 
-// revertAdoption hands an APIService back to its previous owner, and reports whether it did.
-func (r *Reconciler) revertAdoption(ctx context.Context, s *reconcileState, live *apiregistrationv1.APIService) (bool, error) {
+// revertAdoption hands an APIService back to its previous owner, and reports whether it did. A
+// contest goes on: the next takeover would be one more write against the same manager.
+func (r *Reconciler) revertAdoption(ctx context.Context, s *reconcileState, live *apiregistrationv1.APIService, contested bool) (bool, error) {
 	// The requests took seconds, in which the aggregator may have written its condition.
 	now := &apiregistrationv1.APIService{}
-	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(live), now); err != nil || !lifecycle.IsUnverified(now) || !s.identity().PointsToTarget(now) {
+	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(live), now); err != nil || !lifecycle.IsUnverified(now) && !contested || !s.identity().PointsToTarget(now) {
 		return false, client.IgnoreNotFound(err)
 	}
 	if err := r.handBack(ctx, s, now); err != nil {
 		return false, err
 	}
 	delete(s.registered, live.Name)
-	delete(s.history.contests, live.Name) // the next takeover is no answer to another manager
+	if !contested {
+		delete(s.history.contests, live.Name)
+	}
 	return true, nil
 }

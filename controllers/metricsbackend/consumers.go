@@ -23,8 +23,8 @@ import (
 // stays for now: clients use it, or not every pod has reported its clients since the spec
 // changed. The version then counts as desired.
 //
-// Only a removal by spec waits; versions that pods do not serve, a namespace that ends, a
-// conflict and a deletion do not.
+// Only a removal by spec waits; versions that pods do not serve, whose requests fail, or that
+// are contested, a namespace that ends, a conflict and a deletion do not.
 func (r *Reconciler) keepForConsumers(ctx context.Context, s *reconcileState, gv schema.GroupVersion) (bool, error) {
 	switch {
 	case s.namespace.gone, !s.deploys(),
@@ -33,6 +33,9 @@ func (r *Reconciler) keepForConsumers(ctx context.Context, s *reconcileState, gv
 		// owner.
 		!s.identity().PointsToPods(s.registered[apiServiceName(gv)]),
 		!slices.Contains(manifests.KnownVersions(), gv),
+		// Its clients get errors.
+		s.isContested(s.registered[apiServiceName(gv)], nil),
+		s.history.streaks.Get(stateKey{state: versionUnavailable, name: gv.String()}).Elapsed >= requestGrace,
 		s.removalForced(gv):
 		return false, nil
 	}

@@ -243,6 +243,14 @@ func TestRemovalsThatNeverWait(t *testing.T) {
 			},
 			(*fakeCluster).isReady,
 		},
+		"a version whose requests fail": {
+			v1Used,
+			func(fc *fakeCluster) {
+				fc.refused = true
+				fc.change(onlyV1beta1)
+			},
+			gone("v1"),
+		},
 		"clients of other versions alone": {
 			func(fc *fakeCluster) { fc.consumers = everyPod(hpaOf(v1beta1Name, fc.today())) },
 			func(fc *fakeCluster) { fc.change(onlyV1beta1) }, (*fakeCluster).isReady,

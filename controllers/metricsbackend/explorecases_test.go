@@ -395,6 +395,18 @@ func refusals() map[string]change {
 			},
 			done: stalledBy(v1alpha1.ReasonContested),
 		},
+		"another manager writes its caBundle after a takeover": {stays: []schema.GroupVersion{v1beta1},
+			prepare: adoptedCluster, change: func(fc *fakeCluster) { fc.certs.untrusted, fc.other.checked = true, false }, meanwhile: writesTheirCA,
+			done: func(fc *fakeCluster) bool {
+				return fc.isStalledBy(v1alpha1.ReasonContested) && fc.pointsToNow(v1beta1) == metricsServer
+			},
+		},
+		"another manager writes its caBundle into what nobody had before": {
+			prepare: becomeReady, change: func(fc *fakeCluster) { fc.certs.untrusted = true }, meanwhile: writesTheirCA,
+			done: func(fc *fakeCluster) bool {
+				return fc.isStalledBy(v1alpha1.ReasonContested) && fc.pointsToNow(v1beta1) == ""
+			},
+		},
 		"a missing Secret": {
 			prepare: becomeReady, change: pullSecret, done: stalledBy(v1alpha1.ReasonSecretMissing),
 		},
@@ -403,6 +415,17 @@ func refusals() map[string]change {
 			prepare: readyAfter(specOf(imageBoth, "v1beta1")), change: all(pullSecret, specOf(imageBoth, "v1", "v1beta1")),
 			done: stalledBy(v1alpha1.ReasonSecretMissing),
 		},
+	}
+}
+
+// theirCA is the caBundle of another implementation, which does not verify our pods.
+const theirCA = "THEIR CA"
+
+// writesTheirCA is what KEDA's operator does to an APIService by its name, whoever serves it.
+func writesTheirCA(fc *fakeCluster) {
+	if service := fc.allAPIServices()[v1beta1Name]; service != nil && string(service.Spec.CABundle) != theirCA {
+		service.Spec.CABundle = []byte(theirCA)
+		fc.update(service, client.FieldOwner("keda-operator"))
 	}
 }
 

@@ -192,7 +192,8 @@ func (fc *fakeCluster) Answers(ctx context.Context, path string) error {
 // kube-apiserver sends none to one that it reports unavailable.
 func (fc *fakeCluster) reaches(gv schema.GroupVersion) bool {
 	to := fc.pointsToNow(gv)
-	return !fc.refused && !fc.isUnavailable(gv) && fc.isRegistered(gv) && (!fc.blocked || to != ourService) && to != fc.failingService
+	return !fc.refused && !fc.isUnavailable(gv) && fc.isRegistered(gv) && (!fc.blocked || to != ourService) && to != fc.failingService &&
+		(to != ourService || string(fc.apiService(gv).Spec.CABundle) != theirCA)
 }
 
 func (fc *fakeCluster) isUnavailable(gv schema.GroupVersion) bool {

@@ -46,12 +46,12 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 		if d == nil {
 			d = absent[gv]
 		}
-		if lifecycle.IsUnverified(live) && !retiring && s.identity().PointsToTarget(live) {
+		if (lifecycle.IsUnverified(live) || s.versions.decided[live.Name] == lifecycle.Contested) && !retiring && s.identity().PointsToTarget(live) {
 			switch reverted, err := r.confirmAdoption(ctx, s, gv, live, d); {
 			case err != nil:
 				return err
 			case reverted:
-				broken = append(broken, defect{gv, v1alpha1.ReasonAdoptionReverted, "is not served by this backend any more: see Stalled"})
+				broken = append(broken, defect{gv, s.outcome.stalled.reason, "is not served by this backend any more: see Stalled"})
 				continue
 			}
 		}

@@ -155,6 +155,8 @@ func TestDecide(t *testing.T) {
 			}
 		}}},
 		{on: "was registered beside one of someone else", changes: []func(*Version){ours, trial, failing, shared}},
+		{on: "or is contested", changes: []func(*Version){ours, contested, failing}},
+		{changes: []func(*Version){ours, contested, failing, recorded("metrics-server")}, needs: NeedPreviousEndpoints},
 		{changes: []func(*Version){ours, trial, failing, recorded("metrics-server")}, needs: NeedPreviousEndpoints},
 		{on: "the previous owner has a ready endpoint", changes: []func(*Version){ours, trial, failing, recorded("metrics-server"), previousReady(true)}},
 		{on: "not yet succeeded for 15 s", changes: []func(*Version){ours, trial, applied, failing, recorded("metrics-server"), previousReady(false)}},
@@ -190,7 +192,13 @@ func TestDecide(t *testing.T) {
 		{on: "another version moves first", changes: []func(*Version){func(v *Version) { v.OtherMoves = "v1beta1.metrics.k8s.io" }}},
 		{on: "another version of the group is on trial", changes: []func(*Version){func(v *Version) { v.OtherTrial = "v1beta1.metrics.k8s.io" }}},
 		{on: "someone else's, and may not be taken over", changes: []func(*Version){shared, func(v *Version) { v.OtherNotOwned = "refused" }}},
-		{on: "another version of the group is someone else's, and a takeover", changes: []func(*Version){shared, paused}},
+		{on: "or it was contested, and that has failed before", changes: []func(*Version){shared, paused}},
+		{on: "or it was contested, and that has failed before", changes: []func(*Version){func(v *Version) {
+			v.Paused = Pause{Reason: v1alpha1.ReasonContested, Message: "APIService v1.metrics.k8s.io is removed again"}
+		}}},
+		{on: "nobody else serves the group", changes: []func(*Version){func(v *Version) {
+			v.Paused = Pause{Reason: v1alpha1.ReasonContested, Message: "APIService v1beta1.metrics.k8s.io is removed again"}
+		}}},
 		{changes: []func(*Version){shared}, needs: NeedReach},
 		{on: "another version of the group is someone else's, and not every", changes: []func(*Version){shared, reach(false)}},
 		{on: "another version of the group is someone else's", changes: []func(*Version){shared, reach(true)}},

@@ -51,12 +51,12 @@ var leaving = []Transition{
 	},
 	{From: existing, On: "the spec does not name the version", when: (*Version).isUnwanted, Do: Retire, To: Retiring, text: func(*Version) string { return "no longer desired" }},
 	{
-		From: []State{Trial}, On: "three requests in a row have failed over six seconds, and the version was registered beside one of someone else",
-		when: func(v *Version) bool { return v.failsTrial() && !v.IsRecorded() && v.Shared }, Do: Retire, To: Retiring,
+		From: registered, On: "three requests in a row have failed over six seconds, and the version was registered beside one of someone else, or is contested",
+		when: func(v *Version) bool { return v.failsTrial() && !v.IsRecorded() && (v.Shared || v.isContested()) }, Do: Retire, To: Retiring,
 		text: func(*Version) string { return "requests through kube-apiserver fail" },
 	},
 	{
-		From: []State{Trial}, On: "three requests in a row have failed over six seconds, and the previous owner has a ready endpoint (with IfUnavailable, one that answers)",
+		From: registered, On: "three requests in a row have failed over six seconds, and the previous owner has a ready endpoint (with IfUnavailable, one that answers)",
 		when: func(v *Version) bool { return v.failsTrial() && v.IsRecorded() }, needs: NeedPreviousEndpoints,
 		holds: func(v *Version) bool { return v.PreviousReady }, Do: Revert, To: Pending,
 	},
@@ -104,7 +104,7 @@ func (v *Version) IsUnanswered() bool {
 		len(failing) > 0 && len(answering) == 0 && v.Unanswered.Count >= RetireProbes && v.Unanswered.Elapsed >= grace
 }
 
-// failsTrial reports whether requests to an APIService on trial have failed for long enough.
+// failsTrial reports whether requests to an APIService on trial, or contested, have failed for long enough.
 func (v *Version) failsTrial() bool {
 	return v.Failing.Count >= trialRequests && v.Failing.Elapsed >= trialRequests*TrialRecheck
 }

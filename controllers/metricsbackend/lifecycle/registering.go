@@ -5,6 +5,7 @@ package lifecycle
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -154,7 +155,7 @@ var registering = []Transition{
 		when: func(v *Version) bool { return v.Shared && v.OtherNotOwned != "" }, text: func(v *Version) string { return v.OtherNotOwned },
 	},
 	{
-		From: []State{Pending}, On: "another version of the group is someone else's, and a takeover has failed before",
+		From: []State{Pending}, On: "another version of the group is someone else's, or it was contested, and that has failed before",
 		when: (*Version).isPausedMove, reason: pauseReason, text: pause, recheck: pauseLeft,
 	},
 	{
@@ -223,7 +224,14 @@ func (v *Version) isAdoption() bool {
 func (v *Version) isShared() bool { return v.Shared && v.Identity.Deploys }
 
 func (v *Version) isPausedMove() bool {
-	return v.Paused.Message != "" && (v.Live == nil && v.Shared || v.Live != nil && v.ReplacesOther())
+	switch {
+	case v.Paused.Message == "":
+		return false
+	case v.Live == nil:
+		contested := v.Paused.Reason == v1alpha1.ReasonContested && strings.HasPrefix(v.Paused.Message, "APIService "+v.Name()+" ")
+		return v.Shared || contested
+	}
+	return v.ReplacesOther()
 }
 
 // mayApply reports whether the APIService was not compared with what we want, and may be written.

@@ -69,7 +69,7 @@ type Version struct {
 	Contest *Contest
 	// Applied: the APIService was compared with what we want since the reconciliation began.
 	Applied bool
-	// Succeeding and Failing are since when requests to an APIService on trial succeed, or fail.
+	// Succeeding and Failing are since when requests to an APIService on trial, or contested, succeed, or fail.
 	Succeeding, Failing debounce.Streak
 
 	// Of a version that is removed.
