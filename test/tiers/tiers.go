@@ -68,7 +68,7 @@ var table = map[Suite]map[Tier]string{
 			TestKubeletReceivesTokenOfScrapeAccount TestScrapeTokenForbidden TestScrapesWithKubeconfig
 			TestThroughKubeAPIServer TestAuthenticationConfigMissing TestCertificateFilesBroken TestConsumers
 			TestFrontProxyRotation TestRuntimeConfig TestAudit TestKubeAPIServerRestart
-			TestFirstReadinessByVersion TestFollowsItsBackend TestWithoutResourceMetrics TestFileWithInvalidParts TestRuleForms
+			TestFirstReadinessByVersion TestFollowsItsBackend TestWithoutResourceMetrics TestRuleForms
 			TestShutdownFailsNoRequest TestPersistsNothing TestServingMemory
 			TestValues TestWatchThroughKubeAPIServer TestServingKilledUnderWatches TestKubeAPIServerRestartUnderWatches
 			TestWatchMetrics TestWatchFollowsItsBackend TestWatchFollowsItsFile TestShutdownMovesWatches`,
