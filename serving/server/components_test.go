@@ -4,6 +4,7 @@
 package server
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ func TestApplySettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := installedComponents(t, initial)
+	p, _ := installedComponents(t, initial, consumers.NewRecorder(clock.RealClock{}, nil), func(*genericapiserver.Config) {})
 	minuteAgo, key := time.Now().Add(-time.Minute), samplestore.Key{Name: "node"}
 	p.store.Nodes.SetMeta(key, &samplestore.Meta{UID: "a"})
 	p.store.Nodes.Publish([]samplestore.Update{{Key: key, Point: &samplestore.Point{
@@ -54,8 +55,8 @@ func TestApplySettings(t *testing.T) {
 	}
 }
 
-// installedComponents returns components in a generic API server that does not run.
-func installedComponents(t *testing.T, initial config.Settings) *components {
+// installedComponents returns components in a generic API server that does not run, and the server's handler.
+func installedComponents(t *testing.T, initial config.Settings, recorder *consumers.Recorder, change func(*genericapiserver.Config)) (*components, http.Handler) {
 	t.Helper()
 	kubeconfig := unreachableKubeconfig(t)
 	o := parsedOptions(t, "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig)
@@ -64,10 +65,11 @@ func installedComponents(t *testing.T, initial config.Settings) *components {
 	if err != nil {
 		t.Fatal(err)
 	}
-	generic, _, err := o.genericConfig(consumers.NewRecorder(clock.RealClock{}, nil))
+	generic, _, err := o.genericConfig(recorder)
 	if err != nil {
 		t.Fatal(err)
 	}
+	change(generic)
 	server, err := generic.Complete(nil).New("serving", genericapiserver.NewEmptyDelegate())
 	if err != nil {
 		t.Fatal(err)
@@ -75,5 +77,5 @@ func installedComponents(t *testing.T, initial config.Settings) *components {
 	if err := p.install(sets.New(compiledVersions()...), server, initial, time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	return p
+	return p, server.Handler
 }

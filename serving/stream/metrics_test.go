@@ -101,8 +101,8 @@ func TestMetrics(t *testing.T) {
 	w.store("a", "two", 2)
 	w.store("a", "one", 3) // supersedes the first
 	w.hub.setGauges(w.clock.Now())
-	if got := series(t, m.api)["watch_pending_points"]; got != 3 {
-		t.Errorf("%v points pending, want 3", got)
+	if got := series(t, m.api); got["watch_pending_points"] != 3 || got["watch_memory_bytes"] < 60<<10 {
+		t.Errorf("%v points pending in %v bytes, want 3 in 60 KiB or more", got["watch_pending_points"], got["watch_memory_bytes"])
 	}
 	w.clock.Step(250 * time.Millisecond)
 	read(t, watcher)

@@ -66,12 +66,12 @@ var table = map[Suite]map[Tier]string{
 			TestAlerts TestScrapeExample TestWideQuestionsGiveTheSame TestConfinedQueriesReadOneNamespace TestEvaluate TestRejected TestSelectorKeys TestImportMarksInvalidRules
 			TestHealthAndSeries TestResourceRules TestNativeHistograms TestPartialResponse TestSourceAccess
 			TestKubeletReceivesTokenOfScrapeAccount TestScrapeTokenForbidden TestScrapesWithKubeconfig
-			TestThroughKubeAPIServer TestAuthenticationConfigMissing TestCertificateFilesBroken TestConsumers
+			TestThroughKubeAPIServer TestAuthenticationConfigMissing TestCertificateFilesBroken
 			TestFrontProxyRotation TestRuntimeConfig TestAudit TestKubeAPIServerRestart
 			TestFirstReadinessByVersion TestFollowsItsBackend TestWithoutResourceMetrics TestRuleForms
 			TestShutdownFailsNoRequest TestPersistsNothing TestServingMemory
 			TestValues TestWatchThroughKubeAPIServer TestServingKilledUnderWatches TestKubeAPIServerRestartUnderWatches
-			TestWatchMetrics TestWatchFollowsItsBackend TestWatchFollowsItsFile TestShutdownMovesWatches`,
+			TestWatchFollowsItsBackend TestWatchFollowsItsFile TestShutdownMovesWatches`,
 		Long: `
 			TestOperations TestTwoOperators TestWatchFaults
 			TestRulesOfOtherServers TestVictoriaMetrics TestThanos

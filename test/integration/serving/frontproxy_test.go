@@ -36,6 +36,7 @@ const (
 	authenticationConfig = "extension-apiserver-authentication"
 	// frontProxyName is what kube-apiserver's client certificate must be for.
 	frontProxyName = "front-proxy-client"
+	readerUser     = "system:serviceaccount:" + servingNamespace + ":reader"
 )
 
 // replace writes a file by a rename, as a mounted Secret changes.

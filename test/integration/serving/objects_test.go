@@ -85,7 +85,7 @@ func createFoundation(ctx context.Context, client kubernetes.Interface) error {
 	}
 	return grantCluster(ctx, client, "reader", "metrics-reader",
 		rbacv1.PolicyRule{APIGroups: []string{"metrics.k8s.io"}, Resources: []string{"nodes", "pods"}, Verbs: watch},
-		rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics", v1alpha1.SourcesPath, v1alpha1.DeclaredPath, v1alpha1.ConsumersPath, "/readyz/*"}, Verbs: []string{"get"}},
+		rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics", v1alpha1.SourcesPath, v1alpha1.DeclaredPath, "/readyz/*"}, Verbs: []string{"get"}},
 	)
 }
 
