@@ -68,7 +68,7 @@ var table = map[Suite]map[Tier]string{
 			TestKubeletReceivesTokenOfScrapeAccount TestScrapeTokenForbidden TestScrapesWithKubeconfig
 			TestThroughKubeAPIServer TestAuthenticationConfigMissing TestCertificateFilesBroken
 			TestFrontProxyRotation TestRuntimeConfig TestAudit TestKubeAPIServerRestart
-			TestFirstReadinessByVersion TestFollowsItsBackend TestWithoutResourceMetrics TestRuleForms
+			TestFollowsItsBackend TestWithoutResourceMetrics TestRuleForms
 			TestShutdownFailsNoRequest TestPersistsNothing TestServingMemory
 			TestValues TestWatchThroughKubeAPIServer TestServingKilledUnderWatches TestKubeAPIServerRestartUnderWatches
 			TestWatchFollowsItsBackend TestWatchFollowsItsFile TestShutdownMovesWatches`,
