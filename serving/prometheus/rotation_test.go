@@ -220,6 +220,13 @@ func TestRotationOfClientCertificate(t *testing.T) {
 	if seen[0] == seen[1] {
 		t.Errorf("the server saw %q twice", seen[0])
 	}
+	if err := source.Apply(v1alpha1.PrometheusSource{URL: server.URL, TLS: v1alpha1.SourceTLS{CA: secretKey("ca", "ca.crt")}}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant)
+	if f := failureIn(t, err); f.Reason != query.ReasonConnectionFailed || !strings.Contains(f.Message, "does it want a client certificate?") {
+		t.Errorf("when no certificate is shown any more: %v", f)
+	}
 }
 
 // The authority may change while the server keeps its certificate, and back.

@@ -8,12 +8,10 @@ package serving
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,29 +21,18 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/authority"
 )
 
-// gateway is a proxy before servers with Prometheus' API, as people have them: it authenticates
-// clients, or chooses the tenant's server by X-Scope-OrgID as Mimir does.
-type gateway struct {
-	*httptest.Server
-	mu sync.Mutex
-	// answer handles a request instead of the servers if it returns true; may be nil.
-	answer func(http.ResponseWriter, *http.Request) bool
-}
-
-// startGateway starts a gateway before one server. With clients it speaks TLS, and wants a
-// certificate signed by that authority.
-func startGateway(t *testing.T, server string, answer func(http.ResponseWriter, *http.Request) bool, clients *authority.Authority) *gateway {
+// startGateway starts a proxy before a server with Prometheus' API, as people have them: it authenticates
+// clients, or chooses the tenant's server by X-Scope-OrgID as Mimir does. answer, which may be nil, handles a
+// request instead of the server if it returns true. With clients it speaks TLS, and wants a certificate signed
+// by that authority.
+func startGateway(t *testing.T, server string, answer func(http.ResponseWriter, *http.Request) bool, clients *authority.Authority) *httptest.Server {
 	t.Helper()
 	target, err := url.Parse(server)
 	if err != nil {
 		t.Fatal(err)
 	}
 	proxy := httputil.NewSingleHostReverseProxy(target)
-	g := &gateway{answer: answer}
-	g.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		g.mu.Lock()
-		answer := g.answer
-		g.mu.Unlock()
+	g := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if answer == nil || !answer(w, r) {
 			proxy.ServeHTTP(w, r)
 		}
@@ -116,29 +103,6 @@ func (s *gatewaySecret) tls() v1alpha1.SourceTLS {
 
 func (s *gatewaySecret) key(key string) *v1alpha1.SecretKeyReference {
 	return &v1alpha1.SecretKeyReference{SecretReference: s.SecretReference, Key: key}
-}
-
-// answers changes what handles requests, and returns a function that changes it back.
-func (g *gateway) answers(answer func(http.ResponseWriter, *http.Request) bool) (back func()) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	before := g.answer
-	g.answer = answer
-	return func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.answer = before
-	}
-}
-
-// always answers each request alike.
-func always(code int, contentType, body string) func(http.ResponseWriter, *http.Request) bool {
-	return func(w http.ResponseWriter, _ *http.Request) bool {
-		w.Header().Set("Content-Type", contentType)
-		w.WriteHeader(code)
-		_, _ = io.WriteString(w, body)
-		return true
-	}
 }
 
 // requires answers 401 with a body to requests that do not pass.

@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 	"github.com/metricsbackend/metrics-backend-operator/test/prometheus"
 	"github.com/metricsbackend/metrics-backend-operator/test/prometheus/meter"
@@ -126,4 +129,17 @@ func serveRules(t *testing.T, account string, backend []byte) (p *process, token
 		})
 	}
 	return p, token
+}
+
+// administrator returns a token of a new account that may do everything.
+func administrator(t *testing.T, account string) string {
+	t.Helper()
+	_, err := cluster.client.CoreV1().ServiceAccounts(servingNamespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bindCluster(t.Context(), cluster.client, account, "cluster-admin"); err != nil {
+		t.Fatal(err)
+	}
+	return cluster.token(t, account)
 }
