@@ -11,18 +11,12 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
-	"net/url"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 const (
@@ -68,23 +62,16 @@ func TestWatchFaults(t *testing.T) {
 	startCrowd(t, "crowded")
 	// Parallel cases end before their parent's cleanup takes the pods away.
 	t.Run("cases", func(t *testing.T) {
-		type faulty struct {
-			fault func(*testing.T, *process, string)
-			watch string // fields of spec.watch
-		}
-		for name, tc := range map[string]faulty{
-			"not reading, HTTP/1.1": {fault: func(t *testing.T, p *process, token string) { doNotRead(t, p, token, "HTTP/1.1") }},
-			"not reading, HTTP/2":   {fault: func(t *testing.T, p *process, token string) { doNotRead(t, p, token, "HTTP/2") }},
-			"vanished, HTTP/1.1":    {fault: func(t *testing.T, p *process, token string) { vanish(t, p, token, "HTTP/1.1") }},
-			"vanished, HTTP/2":      {fault: func(t *testing.T, p *process, token string) { vanish(t, p, token, "HTTP/2") }},
-			// Far fewer than it opens, however slow the machine.
-			"storm":          {fault: storm, watch: "maxConnectionsPerUser: 1000, maxOpensPerSecondPerUser: 5"},
-			"long selectors": {fault: longSelectors},
+		for name, fault := range map[string]func(*testing.T, *process, string){
+			"not reading, HTTP/1.1": func(t *testing.T, p *process, token string) { doNotRead(t, p, token, "HTTP/1.1") },
+			"not reading, HTTP/2":   func(t *testing.T, p *process, token string) { doNotRead(t, p, token, "HTTP/2") },
+			"vanished, HTTP/1.1":    func(t *testing.T, p *process, token string) { vanish(t, p, token, "HTTP/1.1") },
+			"vanished, HTTP/2":      func(t *testing.T, p *process, token string) { vanish(t, p, token, "HTTP/2") },
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				token, profiler := cluster.token(t, "reader"), cluster.token(t, "profiler")
-				p := cluster.startServing(t, "faulty", crowdBackend(t, "crowded", tc.watch))
+				p := cluster.startServing(t, "faulty", crowdBackend(t, "crowded", ""))
 				p.waitReady(t)
 				healthy := p.watchClient(t, "HTTP/2", nil)
 				answer, err := p.open(t.Context(), healthy, crowdPath, token)
@@ -102,7 +89,7 @@ func TestWatchFaults(t *testing.T) {
 					t.Fatalf("%g watches are open, want 1", before.watches)
 				}
 				stop := reading.keepsComing(t, crowdPause)
-				tc.fault(t, p, token)
+				fault(t, p, token)
 				stop()
 				p.returnsTo(t, profiler, before, 30*time.Second)
 			})
@@ -184,89 +171,6 @@ func dropAll(t *testing.T, connection *net.TCPConn) {
 	})
 	if err := errors.Join(err, set); err != nil {
 		t.Fatalf("attach a filter to the socket: %v", err)
-	}
-}
-
-// storm opens watches as fast as it can and closes each at once, in different ways.
-func storm(t *testing.T, p *process, token string) {
-	const clients, each = 16, 150
-	var opened, refused atomic.Int64
-	var storming sync.WaitGroup
-	for i := range clients {
-		client := p.watchClient(t, []string{"HTTP/1.1", "HTTP/2"}[i%2], nil)
-		storming.Go(func() {
-			for n := range each {
-				ctx, cancel := context.WithCancel(t.Context())
-				switch answer, err := p.open(ctx, client, crowdPath, token); {
-				case err != nil && strings.Contains(err.Error(), "429"):
-					refused.Add(1)
-				case err != nil:
-					t.Errorf("open a watch: %v", err)
-				default:
-					opened.Add(1)
-					if n%3 == 0 { // some read a little first
-						_, _ = io.CopyN(io.Discard, answer.Body, 1000)
-					}
-					if n%2 == 0 { // leave by the context, or by the body
-						cancel()
-					}
-					_ = answer.Body.Close()
-				}
-				cancel()
-			}
-			client.CloseIdleConnections()
-		})
-	}
-	storming.Wait()
-	t.Logf("%d watches were opened and left, %d were refused", opened.Load(), refused.Load())
-	if opened.Load() < 500 || refused.Load() == 0 {
-		t.Errorf("want at least 500 watches that were opened, and some that were too many")
-	}
-	p.wantWatches(t, token, 1, 30*time.Second)
-	outcome.Eventually(t, 30*time.Second, "a watch is admitted again", func(context.Context) error {
-		client := p.watchClient(t, "HTTP/2", nil)
-		defer client.CloseIdleConnections()
-		answer, err := p.open(t.Context(), client, crowdPath, token)
-		if err != nil {
-			return err
-		}
-		return answer.Body.Close()
-	})
-}
-
-// longSelectors watches with a thousand values, and with a thousand requirements
-// none of which narrows down what is to be looked at.
-func longSelectors(t *testing.T, p *process, token string) {
-	var values, requirements []string
-	for i := range 1000 {
-		values = append(values, fmt.Sprintf("value-%d", i))
-		requirements = append(requirements, fmt.Sprintf("label-%d!=no", i))
-	}
-	for name, selector := range map[string]string{
-		"values":       "app in (" + strings.Join(append(values, "web"), ",") + ")",
-		"requirements": strings.Join(append(requirements, "pair!="+pairOf("crowded", 3)), ","),
-	} {
-		ctx, cancel := context.WithCancel(t.Context())
-		answer, err := p.open(ctx, p.watchClient(t, "HTTP/2", nil), crowdPath+"&labelSelector="+url.QueryEscape(selector), token)
-		if err != nil {
-			t.Errorf("a thousand %s: %v", name, err)
-			cancel()
-			continue
-		}
-		defer answer.Body.Close()
-		reading := follow(answer)
-		for range 50 {
-			e := reading.next(t, crowdPause)
-			if name == "requirements" && strings.Contains(e, `"pair":"crowded-3"`) {
-				t.Errorf("a thousand %s select %s", name, e)
-			}
-		}
-		cancel()
-		<-reading.ended
-	}
-	status, body, err := p.get(t.Context(), crowdPath+"&labelSelector="+url.QueryEscape("app in ("+strings.Join(values, ",")+",a b)"), token)
-	if err != nil || status != http.StatusBadRequest {
-		t.Errorf("a thousand values of which one is malformed: status %d, %v, want 400: %s", status, err, body)
 	}
 }
 
