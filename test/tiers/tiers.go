@@ -53,11 +53,11 @@ var table = map[Suite]map[Tier]string{
 		Test: `
 			TestAdmissionOfAutoscalers TestAdmissionLeavesOldMetrics TestAdmissionDecidesAsServing TestAdmissionOfCapitalLetters
 			TestAdmissionFailsOpen TestAdmissionStaysWithinBudget TestBinary TestBinaryRefuses
-			TestVersionKeptForItsConsumers TestValidation TestNamespaceIsImmutable TestDefaults TestStoredFlagIsKept
+			TestValidation TestNamespaceIsImmutable TestDefaults TestStoredFlagIsKept
 			TestKubectlShowsColumnsAndFields TestValidationOfSources TestValidationOfDeclaredMetricsAndPolicies
 			TestDefaultsOfSourcesAndMetrics TestDeclaredMetric TestOperatorMemory
-			TestOneOfTwoKubeAPIServersLags TestImageRolledBackAndForth TestImageThatDoesNotExist
-			TestForeignAPIService TestUntrustedKubelets TestNamespaceTerminating
+			TestOneOfTwoKubeAPIServersLags
+			TestUntrustedKubelets TestNamespaceTerminating
 			TestGroupsComeAndGo TestWhoMayReadMetrics TestObjectsAreAccepted TestPodsAreRestricted TestChildrenMetadata
 			TestDriftIsCorrected TestCRDOlderThanOperator TestCRDNewerThanOperator TestKubectlApplyPrune
 			TestExistingAndServing TestContested TestSpecAppliedByTwo TestServerSideApplyAfterClientSide TestTwoBackends

@@ -25,12 +25,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/serving/consumers"
 )
 
 // podNetwork routes connections to pod addresses to the servers of the pods.
@@ -52,8 +49,6 @@ type behaviour struct {
 	report *v1alpha1.KubeletReport
 	// stale makes samples too old.
 	stale bool
-	// tells makes pods report their consumers; otherwise they report none.
-	tells bool
 	// secretDelay is how long a changed Secret takes to reach a pod.
 	secretDelay time.Duration
 }
@@ -145,7 +140,6 @@ type servingPod struct {
 	server   *httptest.Server
 	backend  string
 	versions []string
-	recorder *consumers.Recorder
 }
 
 // versionsOf says what an image serves.
@@ -158,7 +152,7 @@ func versionsOf(image string) []string {
 
 // newServingPod returns a server that is not started yet.
 func newServingPod(n *podNetwork, backend string, versions []string) *servingPod {
-	p := &servingPod{network: n, backend: backend, versions: versions, recorder: consumers.NewRecorder(clock.RealClock{}, groupVersions(versions))}
+	p := &servingPod{network: n, backend: backend, versions: versions}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/apis", p.discovery)
 	mux.HandleFunc("/apis/metrics.k8s.io/{version}", p.resources)
@@ -170,7 +164,7 @@ func newServingPod(n *podNetwork, backend string, versions []string) *servingPod
 		mux.HandleFunc("/apis/"+gv.String(), p.noMetrics(gv))
 	}
 	mux.HandleFunc(v1alpha1.SourcesPath, p.sources)
-	mux.HandleFunc(v1alpha1.ConsumersPath, p.consumers)
+	mux.HandleFunc(v1alpha1.ConsumersPath, noConsumers)
 	mux.HandleFunc(v1alpha1.DeclaredPath, p.declared)
 	p.server = httptest.NewUnstartedServer(p.authorized(mux))
 	// Clients that end in the middle of a handshake are none of a test's business.
@@ -278,10 +272,6 @@ func (p *servingPod) nodes(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	// kube-apiserver forwards the client's user.
-	if user := r.Header.Get("X-Remote-User"); user != "" {
-		p.recorder.Record(schema.GroupVersion{Group: "metrics.k8s.io", Version: version}, r.UserAgent(), user)
-	}
 	at := time.Now()
 	if p.network.behaviour().stale {
 		at = at.Add(-time.Hour)
@@ -313,21 +303,7 @@ func (p *servingPod) declared(w http.ResponseWriter, _ *http.Request) {
 	answer(w, v1alpha1.DeclaredReport{Metrics: p.network.behaviour().declared})
 }
 
-func (p *servingPod) consumers(w http.ResponseWriter, _ *http.Request) {
-	if !p.network.behaviour().tells {
-		answer(w, v1alpha1.ConsumerReport{})
-		return
-	}
-	answer(w, p.recorder.Report())
-}
-
-func groupVersions(versions []string) []schema.GroupVersion {
-	var gvs []schema.GroupVersion
-	for _, version := range versions {
-		gvs = append(gvs, schema.GroupVersion{Group: "metrics.k8s.io", Version: version})
-	}
-	return gvs
-}
+func noConsumers(w http.ResponseWriter, _ *http.Request) { answer(w, v1alpha1.ConsumerReport{}) }
 
 func answer(w http.ResponseWriter, body any) {
 	w.Header().Set("Content-Type", "application/json")
