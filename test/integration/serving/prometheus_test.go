@@ -7,12 +7,10 @@ package serving
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -20,7 +18,6 @@ import (
 // fakePrometheus serves the parts of Prometheus' HTTP API that rules need. A query returns the series that it selects.
 type fakePrometheus struct {
 	*httptest.Server
-	mu sync.Mutex
 	// series are label sets with __name__, and their values.
 	series []fakeSeries
 	// token is what requests must bear; empty for none.
@@ -40,32 +37,16 @@ func startPrometheus(t *testing.T) *fakePrometheus {
 	return f
 }
 
-// set gives a series a value.
+// set adds a series with a value, before the first request.
 func (f *fakePrometheus) set(value string, labels ...string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	set := map[string]string{}
 	for i := 0; i < len(labels); i += 2 {
 		set[labels[i]] = labels[i+1]
 	}
-	for i := range f.series {
-		if fmt.Sprint(f.series[i].labels) == fmt.Sprint(set) {
-			f.series[i].value = value
-			return
-		}
-	}
 	f.series = append(f.series, fakeSeries{set, value})
 }
 
-func (f *fakePrometheus) require(token string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.token = token
-}
-
 func (f *fakePrometheus) serve(w http.ResponseWriter, r *http.Request) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	if f.token != "" && r.Header.Get("Authorization") != "Bearer "+f.token {
 		w.WriteHeader(http.StatusUnauthorized)

@@ -16,10 +16,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
@@ -36,16 +35,7 @@ func getAs(t *testing.T, config *rest.Config, path string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = withMessage(c.Get().RequestURI(path).Do(t.Context()))
-	return err
-}
-
-// withMessage returns the body, or an error with the server's message, which DoRaw drops.
-func withMessage(r rest.Result) ([]byte, error) {
-	if err := r.Error(); err != nil {
-		return nil, err
-	}
-	return r.Raw()
+	return c.Get().RequestURI(path).Do(t.Context()).Error()
 }
 
 // grant lets a user do something in the namespace default.
@@ -79,7 +69,7 @@ func testValueAccess(t *testing.T) {
 			}
 		}
 		for _, path := range []string{customWatch, queuePath + "?watch=true"} {
-			if _, err := stream(t, asUser("watches"), path); err != nil {
+			if err := stream(t, asUser("watches"), path); err != nil {
 				return err
 			}
 		}
@@ -95,7 +85,7 @@ func testValueAccess(t *testing.T) {
 		for user, allowed := range users {
 			var err error
 			if strings.Contains(path, "watch") {
-				_, err = stream(t, asUser(user), path)
+				err = stream(t, asUser(user), path)
 			} else {
 				err = getAs(t, asUser(user), path)
 			}
@@ -118,47 +108,6 @@ func testAllNamespaces(t *testing.T) {
 	}
 }
 
-// testPolicies: a new policy ends the watches that it denies.
-func testPolicies(t *testing.T, backends client.Client) {
-	watching, err := stream(t, cluster.config, queuePath+"?watch=true")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := event(t, watching); !strings.HasPrefix(got, "ADDED ") {
-		t.Fatalf("the watch begins with %q", got)
-	}
-	p := &v1alpha1.ExternalMetricsPolicy{ObjectMeta: metav1.ObjectMeta{Name: "only-a"}}
-	p.Spec.Namespaces = []string{"default"}
-	p.Spec.Rules = []v1alpha1.ExternalMetricsPolicyRule{{Metric: "queue_.*", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"queue": "a"}}}}
-	create(t, backends, p)
-	for {
-		got := event(t, watching)
-		if strings.HasPrefix(got, "ADDED ") {
-			continue
-		}
-		if !strings.Contains(got, `"code":403`) || !strings.Contains(got, "only-a") {
-			t.Errorf("the watch ends with %q", got)
-		}
-		break
-	}
-	if got := event(t, watching); got != "closed" {
-		t.Errorf("after its end: %q", got)
-	}
-	if err := getAs(t, cluster.config, queuePath); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `ExternalMetricsPolicy "only-a"`) {
-		t.Errorf("list: %v", err)
-	}
-	if err := getAs(t, cluster.config, allQueuesPath); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `ExternalMetricsPolicy "only-a"`) {
-		t.Errorf("list in all namespaces: %v", err)
-	}
-	outcome.Eventually(t, 10*time.Second, "a subset may be read", func(context.Context) error {
-		return wantValues(t.Context(), queuePath+"?labelSelector=queue%3Da", "queue=a 10")
-	})
-	if err := backends.Delete(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	outcome.Eventually(t, 10*time.Second, "without the policy all may be read", func(context.Context) error { return getAs(t, cluster.config, queuePath) })
-}
-
 // testAutoscalerNames: the names of external metrics that an autoscaler may have.
 func testAutoscalerNames(t *testing.T) {
 	for name, allowed := range map[string]bool{`cloud\|queue`: true, "cloud/queue": false} {
@@ -175,6 +124,43 @@ func testAutoscalerNames(t *testing.T) {
 		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if allowed && err != nil || !allowed && !apierrors.IsInvalid(err) {
 			t.Errorf("an autoscaler on %s: %v, want allowed: %t", name, err, allowed)
+		}
+	}
+}
+
+// stream begins a watch through kube-apiserver.
+func stream(t *testing.T, config *rest.Config, path string) error {
+	t.Helper()
+	c, err := rest.UnversionedRESTClientFor(unversioned(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := c.Get().RequestURI(path).Stream(t.Context())
+	if err == nil {
+		t.Cleanup(func() { _ = body.Close() })
+	}
+	return err
+}
+
+func unversioned(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.NegotiatedSerializer = clientscheme.Codecs.WithoutConversion()
+	return config
+}
+
+// testMetricCalledStatus: kube-apiserver authorizes it as a subresource of the Namespace, and serving as the metric.
+func testMetricCalledStatus(t *testing.T) {
+	path := "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/status"
+	group := []string{"external.metrics.k8s.io"}
+	metric := rbacv1.PolicyRule{APIGroups: group, Resources: []string{"status"}, Verbs: []string{"list"}}
+	part := rbacv1.PolicyRule{APIGroups: group, Resources: []string{"namespaces/status"}, Verbs: []string{"get"}}
+	grant(t, "has-both", metric, part)
+	grant(t, "has-metric", metric)
+	grant(t, "has-part", part)
+	outcome.Eventually(t, 30*time.Second, "the roles are in force", func(context.Context) error { return getAs(t, asUser("has-both"), path) })
+	for _, user := range []string{"has-metric", "has-part"} {
+		if err := getAs(t, asUser(user), path); !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v, want 403", user, err)
 		}
 	}
 }

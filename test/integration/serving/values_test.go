@@ -69,7 +69,7 @@ func valuesSpec(url string) v1alpha1.MetricsBackendSpec {
 func TestValues(t *testing.T) {
 	beside(t)
 	prometheus := startPrometheus(t)
-	prometheus.require("first")
+	prometheus.token = "first"
 	prometheus.set("3.5", "__name__", "http_requests_total", "namespace", "default", "pod", "values-0")
 	prometheus.set("7", "__name__", "http_requests_total", "namespace", "default", "pod", "values-1")
 	prometheus.set("10", "__name__", "queue_length", "queue", "a")
@@ -82,9 +82,8 @@ func TestValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cluster.delete(t, "secrets", servingNamespace, "prometheus") })
-	backends := newBackendClient(t)
 	backend := &v1alpha1.MetricsBackend{ObjectMeta: metav1.ObjectMeta{Name: valuesBackend}, Spec: valuesSpec(prometheus.URL)}
-	create(t, backends, backend)
+	create(t, newBackendClient(t), backend)
 
 	p := cluster.startServing(t, valuesBackend, "--backend="+valuesBackend, "--service-namespace="+servingNamespace, "--service-name="+valuesBackend)
 	p.waitReady(t)
@@ -108,16 +107,10 @@ func TestValues(t *testing.T) {
 		}
 	}
 
-	t.Run("watch", func(t *testing.T) { testValueWatches(t, prometheus) })
 	t.Run("access", testValueAccess)
 	t.Run("all namespaces", testAllNamespaces)
 	t.Run("a metric called status", testMetricCalledStatus)
 	t.Run("autoscalers", testAutoscalerNames)
-	t.Run("policies", func(t *testing.T) { testPolicies(t, backends) })
-	t.Run("declared metrics", func(t *testing.T) { testDeclaredMetrics(t, p, backends, prometheus) })
-	t.Run("an edited rule", func(t *testing.T) { testEditedRule(t, backends) })
-	t.Run("bad parts", func(t *testing.T) { testBadParts(t, p, backends) })
-	t.Run("a rotated credential", func(t *testing.T) { testRotatedCredential(t, prometheus) })
 }
 
 func create(t *testing.T, c client.Client, object client.Object) {
