@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/metricsbackend/metrics-backend-operator/test/freeport"
 	"github.com/metricsbackend/metrics-backend-operator/test/prometheus"
 )
 
@@ -28,11 +29,11 @@ func StartPrometheus(ctx context.Context, folder, target string) (*Prometheus, e
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("make Prometheus' folder: %w", err)
 	}
-	address, err := prometheus.FreeAddress()
+	port, err := freeport.Port()
 	if err != nil {
 		return nil, err
 	}
-	process, err := prometheus.Launch(ctx, folder, address, prometheus.Scrape(target))
+	process, err := prometheus.Launch(ctx, folder, freeport.Join(port), prometheus.Scrape(target))
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/freeport"
 )
 
 // StartVictoriaMetrics runs the single-node VictoriaMetrics with a scrape configuration and further
@@ -23,7 +25,7 @@ func StartVictoriaMetrics(t testing.TB, config string, args ...string) *Server {
 	if err := os.WriteFile(configFile, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
+	address := freeport.Address(t)
 	process, err := runOther(t.Context(), "victoria-metrics", folder, address, append([]string{
 		"-httpListenAddr=" + address, "-storageDataPath=" + filepath.Join(folder, "data"), "-promscrape.config=" + configFile, "-loggerLevel=WARN",
 	}, args...)...)
@@ -34,8 +36,8 @@ func StartVictoriaMetrics(t testing.TB, config string, args ...string) *Server {
 // and returns it with the address of its StoreAPI. The first call on a machine compiles it.
 func StartThanosSidecar(t testing.TB, prometheus *Server) (sidecar *Server, store string) {
 	t.Helper()
-	folder, address := t.TempDir(), freeAddress(t)
-	store = freeAddress(t)
+	folder, address := t.TempDir(), freeport.Address(t)
+	store = freeport.Address(t)
 	process, err := runOther(t.Context(), "thanos", folder, address, "sidecar", "--http-address="+address, "--grpc-address="+store,
 		"--prometheus.url="+prometheus.URL, "--tsdb.path="+filepath.Join(prometheus.process.folder, "data"), "--log.level=warn")
 	return serverOf(t, process, err), store
@@ -44,7 +46,7 @@ func StartThanosSidecar(t testing.TB, prometheus *Server) (sidecar *Server, stor
 // StartThanosQuery runs Thanos' querier over stores, each given by a flag such as --endpoint=ADDRESS.
 func StartThanosQuery(t testing.TB, args ...string) *Server {
 	t.Helper()
-	address, grpc := freeAddress(t), freeAddress(t)
+	address, grpc := freeport.Address(t), freeport.Address(t)
 	process, err := runOther(t.Context(), "thanos", t.TempDir(), address, append([]string{
 		"query", "--http-address=" + address, "--grpc-address=" + grpc, "--log.level=warn",
 	}, args...)...)
@@ -65,13 +67,4 @@ func runOther(ctx context.Context, name, folder, address string, args ...string)
 		return nil, fmt.Errorf("build %s: %w\n%s", name, err, &log)
 	}
 	return run(ctx, name, filepath.Join(strings.TrimSpace(string(binaries)), name), folder, address, args...)
-}
-
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	address, err := FreeAddress()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return address
 }

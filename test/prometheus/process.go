@@ -9,14 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -185,26 +183,6 @@ func (p *Process) eventually(ctx context.Context, what string, check func(contex
 			return fmt.Errorf("wait until %s %s: it has ended: %w\n%s", p.name, what, p.err, p.log())
 		case <-ctx.Done():
 			return fmt.Errorf("wait until %s %s: %w: %w\n%s", p.name, what, errLate, err, p.log())
-		}
-	}
-}
-
-// given are the ports that this process gave away: the kernel may name one again.
-var given sync.Map
-
-// FreeAddress is one of loopback that nobody listens at.
-func FreeAddress() (string, error) {
-	for {
-		listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			return "", fmt.Errorf("find a port: %w", err)
-		}
-		address := listener.Addr().String()
-		if err := listener.Close(); err != nil {
-			return "", fmt.Errorf("find a port: %w", err)
-		}
-		if _, taken := given.LoadOrStore(address, true); !taken {
-			return address, nil
 		}
 	}
 }

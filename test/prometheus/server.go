@@ -7,6 +7,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/metricsbackend/metrics-backend-operator/test/freeport"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
@@ -21,11 +22,7 @@ type Server struct {
 // arguments, until the test has ended.
 func Start(t testing.TB, config string, args ...string) *Server {
 	t.Helper()
-	address, err := FreeAddress()
-	if err != nil {
-		t.Fatal(err)
-	}
-	process, err := Launch(t.Context(), t.TempDir(), address, config, args...)
+	process, err := Launch(t.Context(), t.TempDir(), freeport.Address(t), config, args...)
 	return serverOf(t, process, err)
 }
 

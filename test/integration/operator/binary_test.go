@@ -11,7 +11,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -26,6 +25,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/metricsbackend/metrics-backend-operator/test/freeport"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
@@ -51,17 +51,6 @@ func buildOperator(t *testing.T) string {
 	return binary
 }
 
-// freeAddress is one on which nothing listens; nothing else here opens ports.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
-}
-
 // The binary becomes leader, answers probes, serves its metrics to authorized users, logs JSON, and releases its Lease on
 // SIGTERM.
 func TestBinary(t *testing.T) {
@@ -75,7 +64,7 @@ func TestBinary(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	metrics, health := freeAddress(t), freeAddress(t)
+	metrics, health := freeport.Address(t), freeport.Address(t)
 	cmd := exec.Command(binary, "--kubeconfig="+kubeconfig, "--metrics-bind-address="+metrics,
 		"--health-probe-bind-address="+health, "--namespaces="+systemNamespace+","+otherNamespace)
 	cmd.Env = append(suite.environment(), "POD_NAMESPACE="+systemNamespace, "SERVING_IMAGE="+imageBoth)

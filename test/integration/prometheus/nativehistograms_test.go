@@ -18,6 +18,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/test/freeport"
 	"github.com/metricsbackend/metrics-backend-operator/test/prometheus"
 )
 
@@ -66,16 +67,12 @@ func TestNativeHistograms(t *testing.T) {
 // itself, and a warning. Values of that are rejected, unless the source accepts them.
 func TestPartialResponse(t *testing.T) {
 	t.Parallel()
-	address, err := prometheus.FreeAddress()
-	if err != nil {
-		t.Fatal(err)
-	}
 	target := httptest.NewServer(promhttp.HandlerFor(client.NewRegistry(), promhttp.HandlerOpts{}))
 	defer target.Close()
-	server := prometheus.Start(t, prometheus.Scrape(target.URL)+fmt.Sprintf("remote_read: [{url: 'http://%s/read', read_recent: true}]\n", address))
+	server := prometheus.Start(t, prometheus.Scrape(target.URL)+fmt.Sprintf("remote_read: [{url: 'http://%s/read', read_recent: true}]\n", freeport.Address(t)))
 	server.WaitFor(t, `up`)
 	strict := newSource(t, v1alpha1.PrometheusSource{URL: server.URL}, nil)
-	_, err = strict.Evaluate(t.Context(), query.Query{Expression: `sum(up)`}, time.Now())
+	_, err := strict.Evaluate(t.Context(), query.Query{Expression: `sum(up)`}, time.Now())
 	var f *query.Failure
 	if !errors.As(err, &f) || f.Reason != query.ReasonPartialResponse || !strings.Contains(f.Message, "remote_read") {
 		t.Errorf("rejected: %v, want PartialResponse with Prometheus' warning", err)

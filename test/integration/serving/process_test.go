@@ -23,13 +23,12 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/test/authority"
+	"github.com/metricsbackend/metrics-backend-operator/test/freeport"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
@@ -87,7 +86,7 @@ func (c *controlPlane) startServingFor(t *testing.T, service, kubeconfig, scrape
 	serverName := service + "." + servingNamespace + ".svc"
 	certFile, keyFile := issueFiles(t, c.servingCA, p.folder, serverName)
 	caFile := c.writeFile(t, p.folder, "ca.crt", c.servingCA.PEM)
-	p.port = freePort(t)
+	p.port = int32(freeport.Must(t))
 	p.url = "https://127.0.0.1:" + strconv.Itoa(int(p.port))
 	roots := x509.NewCertPool()
 	roots.AddCert(c.servingCA.Certificate)
@@ -227,22 +226,4 @@ func (c *controlPlane) writeFile(t *testing.T, folder, name string, content []by
 		t.Fatalf("write %s: %v", name, err)
 	}
 	return path
-}
-
-// freePort returns a port of loopback that the kernel gives to nobody else until the test has ended: a socket is bound to
-// it. That one does not listen, and allows others to use its address, as Go's listeners do, so a process may listen there.
-func freePort(t *testing.T) int32 {
-	t.Helper()
-	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatalf("find a free port: %v", err)
-	}
-	t.Cleanup(func() { _ = unix.Close(socket) })
-	reuse := unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
-	bound := unix.Bind(socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
-	address, err := unix.Getsockname(socket)
-	if err := errors.Join(reuse, bound, err); err != nil {
-		t.Fatalf("find a free port: %v", err)
-	}
-	return int32(address.(*unix.SockaddrInet4).Port)
 }
