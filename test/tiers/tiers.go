@@ -65,7 +65,7 @@ var table = map[Suite]map[Tier]string{
 			TestSteadyHourPersistsLeasesOnly TestAggregatorCannotReachServing TestAdoptionOfUnreachablePods TestAdoptionReverted
 			TestAlerts TestScrapeExample TestWideQuestionsGiveTheSame TestConfinedQueriesReadOneNamespace TestEvaluate TestRejected TestSelectorKeys TestImportMarksInvalidRules
 			TestHealthAndSeries TestResourceRules TestNativeHistograms TestPartialResponse
-			TestKubeletReceivesTokenOfScrapeAccount TestScrapeTokenForbidden TestScrapesWithKubeconfig
+			TestKubeletReceivesTokenOfScrapeAccount TestScrapeTokenForbidden
 			TestThroughKubeAPIServer TestAuthenticationConfigMissing TestCertificateFilesBroken
 			TestFrontProxyRotation TestRuntimeConfig TestAudit TestKubeAPIServerRestart
 			TestFollowsItsBackend TestWithoutResourceMetrics TestRuleForms

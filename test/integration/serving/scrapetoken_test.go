@@ -124,15 +124,6 @@ func TestScrapeTokenForbidden(t *testing.T) {
 	checkBearer(t, kubelet, account)
 }
 
-// With a kubeconfig and no account for scrapes, kubelets get the kubeconfig's token.
-func TestScrapesWithKubeconfig(t *testing.T) {
-	beside(t)
-	const test = "scrape-kubeconfig"
-	kubelet := cluster.startNode(t, "node-"+test, map[string]string{nodesOf: test})
-	startScraping(t, test, "")
-	checkBearer(t, kubelet, servingAccount)
-}
-
 // startScraping starts serving for the nodes of a test, with the account whose token they get.
 func startScraping(t *testing.T, test, account string) *process {
 	t.Helper()
