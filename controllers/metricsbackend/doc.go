@@ -16,11 +16,11 @@
 //   - several operators in one cluster: installation.go (package installation)
 //   - the spec: validate.go, versions.go (the API versions that it names), conflict.go
 //     (versions that two backends name)
-//   - APIServices: package lifecycle decides about each of them. ownership.go (whose they
-//     are), register.go, adopt.go (takes one over), verify.go (requests through it), retire.go
-//     (deletes it) and restore.go (hands it back) observe, and do what was decided
-//   - what is deployed: deploy.go, certificates.go (package certificates), rollout.go,
-//     startfailure.go
+//   - APIServices: package lifecycle decides about each of them. advance.go makes the observations
+//     that it needs, and does what was decided, with ownership.go (whose they are), register.go,
+//     adopt.go (takes one over), verify.go (requests through it), retire.go (removes them) and
+//     restore.go (hands one back)
+//   - what is deployed: deploy.go, certificates.go (package certificates), rollout.go
 //   - pods and their answers: pod.go (and its status), probe.go; existing.go and
 //     probedservice.go for spec.existing
 //   - what pods report: sources.go and consumers.go (package reports)
