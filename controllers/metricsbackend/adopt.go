@@ -31,7 +31,7 @@ import (
 // replaced.
 func (r *Reconciler) adoptAPIService(ctx context.Context, s *reconcileState, v *lifecycle.Version, d lifecycle.Decision) error {
 	live, from := v.Live, lifecycle.DescribeTarget(v.Live)
-	record, adopted := live.Annotations[v1alpha1.AnnotationPreviousOwner], v.IsTheirs()
+	record, adopted := live.Annotations[v1alpha1.AnnotationPreviousOwner], v.IsForeign()
 	if adopted || record == "" && v.ReplacesOther() {
 		body, err := json.Marshal(lifecycle.RecordOwner(live, s.serving.SharedLabels()))
 		if err != nil {

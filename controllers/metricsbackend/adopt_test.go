@@ -140,7 +140,7 @@ func TestAdoptionInOneWrite(t *testing.T) {
 	if ours.UID != other.UID {
 		t.Error("it was deleted and created again")
 	}
-	if ours.Spec.InsecureSkipTLSVerify || string(ours.Spec.CABundle) == "THEIR CA" || ours.Labels[v1alpha1.LabelBackend] != backendName || ours.Labels["k8s-app"] != "metrics-server" {
+	if ours.Spec.InsecureSkipTLSVerify || string(ours.Spec.CABundle) == theirCA || ours.Labels[v1alpha1.LabelBackend] != backendName || ours.Labels["k8s-app"] != "metrics-server" {
 		t.Errorf("after the takeover: %+v", ours)
 	}
 	var record v1alpha1.PreviousOwner
@@ -153,7 +153,7 @@ func TestAdoptionInOneWrite(t *testing.T) {
 	labels["app.kubernetes.io/managed-by"], labels["app.kubernetes.io/name"] = ptr.To("Helm"), ptr.To("metrics-server")
 	wantRecord := v1alpha1.PreviousOwner{
 		Service:  v1alpha1.ExistingService{Namespace: "kube-system", Name: "metrics-server", Port: ptr.To[int32](443)},
-		CABundle: []byte("THEIR CA"), GroupPriorityMinimum: 100, VersionPriority: 100, Labels: labels,
+		CABundle: []byte(theirCA), GroupPriorityMinimum: 100, VersionPriority: 100, Labels: labels,
 	}
 	if diff := cmp.Diff(wantRecord, record); diff != "" {
 		t.Errorf("record (-want +got):\n%s", diff)

@@ -19,25 +19,24 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
-// Observations that decisions need while a version is registered, and removed. That of each kube-apiserver's discovery is
-// made for all removed versions at once, and that of its routing after it.
-var (
-	registrationNeeds = []lifecycle.Need{lifecycle.NeedHolder, lifecycle.NeedReach, lifecycle.NeedConsumers, lifecycle.NeedPreviousEndpoints}
-	removalNeeds      = []lifecycle.Need{lifecycle.NeedSuccessor, lifecycle.NeedPreviousOwner}
-)
+// ownNeeds are the observations of one version. Those of each kube-apiserver's discovery and routing are made after all
+// removed versions were written.
+var ownNeeds = []lifecycle.Need{
+	lifecycle.NeedHolder, lifecycle.NeedReach, lifecycle.NeedConsumers, lifecycle.NeedPreviousEndpoints,
+	lifecycle.NeedSuccessor, lifecycle.NeedPreviousOwner,
+}
 
 // advance takes the steps of a version, up to one that changes where its requests go, or one that it waits for; and those of
 // one that is removed until only every kube-apiserver has to follow.
 func (r *Reconciler) advance(ctx context.Context, s *reconcileState, v *lifecycle.Version) (d lifecycle.Decision, err error) {
-	needs, read := registrationNeeds, false
+	read := v.Retires
 	if v.Retires {
-		needs, read = removalNeeds, true
 		if err := r.readVersion(ctx, s, v); err != nil {
 			return d, err
 		}
 	}
 	for {
-		d, err = r.decide(ctx, s, v, needs...)
+		d, err = r.decide(ctx, s, v, ownNeeds...)
 		if err != nil || d.Action == "" {
 			return d, err
 		}
@@ -150,8 +149,8 @@ func (r *Reconciler) readVersion(ctx context.Context, s *reconcileState, v *life
 	return nil
 }
 
-// follow does what a decision says of the whole reconciliation.
-func (s *reconcileState) follow(v *lifecycle.Version, d lifecycle.Decision) {
+// recordDecision keeps what a decision says of the whole reconciliation.
+func (s *reconcileState) recordDecision(v *lifecycle.Version, d lifecycle.Decision) {
 	if d.Recheck > 0 {
 		s.requeueWithin(d.Recheck)
 	}

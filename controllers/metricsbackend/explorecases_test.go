@@ -342,7 +342,7 @@ func takeovers() map[string]change {
 		"a caBundle beside spec.existing": {
 			prepare: existingCluster, change: func(fc *fakeCluster) {
 				fc.editAPIService(v1beta1, func(s *apiregistrationv1.APIService) {
-					s.Spec.CABundle, s.Spec.InsecureSkipTLSVerify = []byte("THEIR CA"), false
+					s.Spec.CABundle, s.Spec.InsecureSkipTLSVerify = []byte(theirCA), false
 				})
 			},
 			done: func(fc *fakeCluster) bool { return fc.apiService(v1beta1).Spec.InsecureSkipTLSVerify },

@@ -157,7 +157,7 @@ func (x *run) checkWriter(c call) {
 	}
 }
 
-// checkPermission records a write of someone else's APIService that spec.adoption does not allow, or that leaves no record
+// checkPermission records a write of someone else's APIService that adoption does not allow, or that leaves no record
 // of its owner.
 func (x *run) checkPermission(before map[string]*apiregistrationv1.APIService) {
 	after := x.allAPIServices()

@@ -122,7 +122,7 @@ func stockAPIService() *apiregistrationv1.APIService {
 			"k8s-app": "metrics-server", "app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/name": "metrics-server",
 		}},
 		Spec: apiregistrationv1.APIServiceSpec{
-			Group: "metrics.k8s.io", Version: "v1beta1", GroupPriorityMinimum: 100, VersionPriority: 100, CABundle: []byte("THEIR CA"),
+			Group: "metrics.k8s.io", Version: "v1beta1", GroupPriorityMinimum: 100, VersionPriority: 100, CABundle: []byte(theirCA),
 			Service: &apiregistrationv1.ServiceReference{Namespace: "kube-system", Name: "metrics-server", Port: ptr.To[int32](443)},
 		},
 		Status: apiregistrationv1.APIServiceStatus{Conditions: []apiregistrationv1.APIServiceCondition{{

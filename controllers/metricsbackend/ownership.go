@@ -31,11 +31,11 @@ func (r *Reconciler) checkOwnership(ctx context.Context, s *reconcileState) erro
 		if err := r.readVersion(ctx, s, v); err != nil {
 			return err
 		}
-		d, err := r.decide(ctx, s, v, registrationNeeds...)
+		d, err := r.decide(ctx, s, v, ownNeeds...)
 		if err != nil {
 			return err
 		}
-		if s.follow(v, d); d.Blocks {
+		if s.recordDecision(v, d); d.Blocks {
 			return &stalledError{d.Reason, d.Waits}
 		}
 	}

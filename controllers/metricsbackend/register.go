@@ -77,7 +77,7 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 	if err != nil {
 		return err
 	}
-	s.follow(v, d)
+	s.recordDecision(v, d)
 	s.versions.decided[name] = d.State
 	if d.Moves {
 		result.moving = name

@@ -51,7 +51,7 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 			case err != nil:
 				return err
 			case reverted:
-				broken = append(broken, defect{gv, s.outcome.stalled.reason, "is not served by this backend any more: see Stalled"})
+				broken = append(broken, defect{gv, s.conflict(live.Name).reason, "is not served by this backend any more: see Stalled"})
 				continue
 			}
 		}

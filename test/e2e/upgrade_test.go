@@ -55,7 +55,7 @@ func TestUpgradeAndRollbackBySpec(t *testing.T) {
 
 func withoutV1InSpec(spec *v1alpha1.MetricsBackendSpec) {
 	spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{v1alpha1.ResourceMetricsV1beta1}
-	// The test.s own clients use it.
+	// The test's own clients use it.
 	spec.ResourceMetrics.RemoveDespiteConsumers = []v1alpha1.ResourceMetricsVersion{v1alpha1.ResourceMetricsV1}
 }
 

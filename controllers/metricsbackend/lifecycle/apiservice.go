@@ -75,11 +75,8 @@ func PointsToLabelled(service *apiregistrationv1.APIService) bool {
 
 // TargetOf returns the Service that an APIService points to.
 func TargetOf(service *apiregistrationv1.APIService) manifests.Target {
-	to, spec := service.Spec.Service, service.Spec
-	return manifests.Target{
-		Namespace: to.Namespace, Name: to.Name, Port: ptr.Deref(to.Port, manifests.ServicePort),
-		CABundle: spec.CABundle, InsecureSkipTLSVerify: spec.InsecureSkipTLSVerify,
-	}
+	present := RecordOwner(service, nil)
+	return present.Target()
 }
 
 // DescribeTarget names the Service that an APIService points to.

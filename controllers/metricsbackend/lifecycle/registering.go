@@ -18,7 +18,7 @@ const (
 	// EndpointDelay is how long a Service must have been ready before an APIService moves to it:
 	// kube-proxy may learn of endpoints after the operator.
 	EndpointDelay = 10 * time.Second
-	// AdoptionGrace is for an APIService that spec.adoption IfUnavailable takes over: a pod of its
+	// AdoptionGrace is for an APIService that adoption IfUnavailable takes over: a pod of its
 	// implementation may be restarting.
 	AdoptionGrace = time.Minute
 	// TrialTime is how long requests through kube-apiserver must have succeeded before an adoption is
@@ -180,18 +180,18 @@ func (v *Version) holder() string { return v.Live.Labels[v1alpha1.LabelBackend] 
 
 func (v *Version) isOtherBackends() bool { return v.holder() != "" && !v.Identity.HasLabel(v.Live) }
 
-// IsTheirs reports whether the APIService is someone else's: no label is on it, or that of another MetricsBackend, from
+// IsForeign reports whether the APIService is someone else's: no label is on it, or that of another MetricsBackend, from
 // which another field manager has taken it.
-func (v *Version) IsTheirs() bool {
+func (v *Version) IsForeign() bool {
 	return v.holder() == "" && !v.Identity.PointsToPods(v.Live) ||
 		v.isOtherBackends() && !PointsToLabelled(v.Live) && isRepointed(v.Live)
 }
 
-// isRefused reports whether the APIService is someone else's, or to be handed back to someone else, and spec.adoption keeps
+// isRefused reports whether the APIService is someone else's, or to be handed back to someone else, and adoption keeps
 // it from being taken over now.
 func (v *Version) isRefused() bool {
 	switch {
-	case v.Adoption == v1alpha1.AdoptionAlways, !v.IsTheirs() && !(v.isOtherBackends() && v.IsRecorded()):
+	case v.Adoption == v1alpha1.AdoptionAlways, !v.IsForeign() && !(v.isOtherBackends() && v.IsRecorded()):
 		return false
 	case v.Adoption == v1alpha1.AdoptionIfUnavailable:
 		return v.unavailable() < AdoptionGrace
