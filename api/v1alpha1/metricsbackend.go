@@ -257,6 +257,16 @@ type APIServiceStatus struct {
 	// Why it is in that state, unless that is obvious.
 	// +optional
 	Message string `json:"message,omitempty"`
+	// The annotation metricsbackend.io/previous-owner of the APIService, if it was taken over. An
+	// APIService that someone deletes is registered again with it.
+	// +optional
+	PreviousOwner string `json:"previousOwner,omitempty"`
+	// What the implementation of someone else's APIService answers, and the serving pods do not,
+	// or with another value: nodes, pods, and metrics that a HorizontalPodAutoscaler reads. At
+	// most 10.
+	// +optional
+	// +listType=atomic
+	Differences []string `json:"differences,omitempty"`
 }
 
 // ServingStatus is the observed state of the serving Deployment.

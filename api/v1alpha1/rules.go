@@ -49,6 +49,12 @@ type CustomMetricsSpec struct {
 	// +kubebuilder:default=Refuse
 	Adoption AdoptionPolicy `json:"adoption,omitempty"`
 
+	// Take an APIService of this API over although autoscalers read metrics there that the
+	// serving pods do not answer, and would have no value afterwards. No effect with adoption:
+	// Refuse. Default: false.
+	// +optional
+	AdoptDespiteLostMetrics bool `json:"adoptDespiteLostMetrics,omitempty"`
+
 	// Versions that are removed although clients used them today or yesterday
 	// (status.consumers). Default: none.
 	// +optional
@@ -87,6 +93,12 @@ type ExternalMetricsSpec struct {
 	// +optional
 	// +kubebuilder:default=Refuse
 	Adoption AdoptionPolicy `json:"adoption,omitempty"`
+
+	// Take an APIService of this API over although autoscalers read metrics there that the
+	// serving pods do not answer, and would have no value afterwards. No effect with adoption:
+	// Refuse. Default: false.
+	// +optional
+	AdoptDespiteLostMetrics bool `json:"adoptDespiteLostMetrics,omitempty"`
 
 	// Versions that are removed although clients used them today or yesterday
 	// (status.consumers). Default: none.

@@ -30,7 +30,7 @@ func (c *Client) Discovers(ctx context.Context, version schema.GroupVersion) err
 		GroupVersion string `json:"groupVersion"`
 	}
 	path := "/apis/" + version.String()
-	if err := c.getAggregated(ctx, path, nil, &resources); err != nil {
+	if err := c.Get(ctx, path, nil, &resources); err != nil {
 		return err
 	}
 	if resources.GroupVersion != version.String() {
@@ -51,7 +51,7 @@ func (c *Client) FreshNodeSample(ctx context.Context, version schema.GroupVersio
 				Timestamp metav1.Time `json:"timestamp"`
 			} `json:"items"`
 		}
-		if err := c.getAggregated(ctx, "/apis/"+version.String()+"/nodes", params, &page); err != nil {
+		if err := c.Get(ctx, "/apis/"+version.String()+"/nodes", params, &page); err != nil {
 			return false, err
 		}
 		for i := range page.Items {
@@ -67,9 +67,8 @@ func (c *Client) FreshNodeSample(ctx context.Context, version schema.GroupVersio
 	return false, nil
 }
 
-// getAggregated sends a request through kube-apiserver as any client would, and decodes
-// the response.
-func (c *Client) getAggregated(ctx context.Context, path string, params url.Values, into any) error {
+// Get sends a request through kube-apiserver as any client would, and decodes the response.
+func (c *Client) Get(ctx context.Context, path string, params url.Values, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	request := c.rest.Get().AbsPath(path).SetHeader("Accept", runtime.ContentTypeJSON)

@@ -9,11 +9,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,11 +27,12 @@ import (
 
 // Applier brings objects to their desired state with server-side apply.
 //
-// It caches the resourceVersion at which each object matched its desired state, so that a
-// steady state sends no requests, and any change of the live object causes an apply.
-// kube-apiserver does not write an object that an apply leaves unchanged.
+// It remembers each object as kube-apiserver stored it, with what webhooks and policies have
+// added, so that a steady state sends no requests, and a change of the live object by someone
+// else causes an apply. If that goes on, the pauses between two applies grow.
 type Applier struct {
 	client client.Client
+	clock  clock.PassiveClock
 	// live bypasses the cache, which holds labelled objects only: an object that is not
 	// in the cache may exist without our label.
 	live client.Reader
@@ -49,8 +54,21 @@ type objectID struct {
 type state struct {
 	desired         [sha256.Size]byte
 	resourceVersion string
-	applied         Applied
+	// spec is that of a Deployment, whose generation counts changes of annotations, too.
+	spec    *appsv1.DeploymentSpec
+	applied Applied
+	// at is when it was applied, and corrections how often in a row since others changed it.
+	at          time.Time
+	corrections int
 }
+
+const (
+	// settleTime is how long the cache may be behind an apply, and the pause after the first
+	// correction of a change by others. It doubles with each further one, up to maxPause.
+	settleTime     = time.Minute
+	maxPause       = time.Hour
+	maxCorrections = 7
+)
 
 // Applied identifies an object that matches its desired state.
 type Applied struct {
@@ -58,12 +76,15 @@ type Applied struct {
 	UID types.UID
 	// Generation is 0 for kinds that have none.
 	Generation int64
+	// ChangedBy is the field manager that has changed the object again after it was corrected, or
+	// empty.
+	ChangedBy string
 }
 
 // NewApplier returns an Applier that writes with c, and reads objects without our label
 // with live.
-func NewApplier(c client.Client, live client.Reader) *Applier {
-	return &Applier{client: c, live: live, applied: map[objectID]state{}}
+func NewApplier(c client.Client, live client.Reader, clock clock.PassiveClock) *Applier {
+	return &Applier{client: c, live: live, clock: clock, applied: map[objectID]state{}}
 }
 
 // Check returns a *NotOwnedError if the object exists and does not belong to the backend.
@@ -100,12 +121,22 @@ func (a *Applier) Apply(ctx context.Context, backend string, desired manifests.O
 			return Applied{}, err
 		}
 	}
+	corrections, before, changedBy := 0, "", ""
 	if found != nil {
 		a.mu.Lock()
-		last, ok := a.applied[id]
+		last := a.applied[id]
 		a.mu.Unlock()
-		if ok && last.desired == sum && last.resourceVersion == found.GetResourceVersion() {
-			return last.applied, nil
+		if last.desired == sum && last.applied.UID == found.GetUID() {
+			since, pause := a.clock.Since(last.at), min(settleTime<<last.corrections/2, maxPause)
+			if since > 4*pause { // what others did before is over
+				last.applied.ChangedBy, last.corrections = "", 0
+			}
+			if last.isCurrent(found, desired, since) || last.corrections > 0 && since < pause {
+				return last.applied, nil
+			}
+			if corrections, before = last.corrections, found.GetResourceVersion(); corrections > 0 {
+				changedBy = a.changedBy(ctx, id)
+			}
 		}
 	}
 	options := []client.ApplyOption{client.FieldOwner(v1alpha1.FieldOwner)}
@@ -122,11 +153,56 @@ func (a *Applier) Apply(ctx context.Context, backend string, desired manifests.O
 	if err != nil {
 		return Applied{}, fmt.Errorf("read the answer for %s %s: %w", id.Kind, Path(id.ObjectKey), err)
 	}
-	now.desired = sum
+	now.desired, now.at, now.applied.ChangedBy = sum, a.clock.Now(), changedBy
+	if id.Kind != "APIService" && before != "" && now.resourceVersion != before {
+		now.corrections = min(corrections+1, maxCorrections)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.applied[id] = now
 	return now.applied, nil
+}
+
+// isCurrent reports whether the object is as it was stored, since some time ago, or is read from a cache that is behind
+// that. Its status, and what others add to its metadata, does not count: where a policy changes each update, an apply
+// would make a new generation.
+func (s state) isCurrent(found client.Object, desired manifests.Object, since time.Duration) bool {
+	if s.applied.Generation == 0 {
+		return s.resourceVersion == found.GetResourceVersion()
+	}
+	if found.GetGeneration() < s.applied.Generation && since < settleTime {
+		return true
+	}
+	same := found.GetGeneration() == s.applied.Generation
+	if deployment, ok := found.(*appsv1.Deployment); ok && s.spec != nil {
+		same = equality.Semantic.DeepEqual(deployment.Spec, *s.spec)
+	}
+	var wanted metav1.PartialObjectMetadata
+	return same && convert(desired, &wanted) == nil && has(found.GetLabels(), wanted.Labels) && has(found.GetAnnotations(), wanted.Annotations)
+}
+
+func has(all, wanted map[string]string) bool {
+	for key, value := range wanted {
+		if all[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// changedBy returns the field manager that wrote the object last, other than this one.
+func (a *Applier) changedBy(ctx context.Context, id objectID) string {
+	object := metadataOf(id)
+	if err := a.live.Get(ctx, id.ObjectKey, object); err != nil {
+		return ""
+	}
+	var last metav1.ManagedFieldsEntry
+	for _, entry := range object.GetManagedFields() {
+		if entry.Manager != v1alpha1.FieldOwner && entry.Subresource != "status" && (last.Time == nil || last.Time.Before(entry.Time)) {
+			last = entry
+		}
+	}
+	return last.Manager
 }
 
 // find returns the object, or nil if it does not exist.
@@ -167,21 +243,34 @@ func identify(desired manifests.Object) (objectID, error) {
 	}, nil
 }
 
-// observed returns the metadata of an apply configuration that holds kube-apiserver's
-// response; the generated types have no getters for them.
+// observed returns the state of an apply configuration that holds kube-apiserver's response.
 func observed(answer manifests.Object) (state, error) {
-	body, err := json.Marshal(answer)
-	if err != nil {
-		return state{}, err
-	}
 	var object metav1.PartialObjectMetadata
-	if err := json.Unmarshal(body, &object); err != nil {
+	if err := convert(answer, &object); err != nil {
 		return state{}, err
 	}
-	return state{
+	found := state{
 		resourceVersion: object.ResourceVersion,
 		applied:         Applied{UID: object.UID, Generation: object.Generation},
-	}, nil
+	}
+	if object.Kind == "Deployment" {
+		var deployment appsv1.Deployment
+		if err := convert(answer, &deployment); err != nil {
+			return state{}, err
+		}
+		found.spec = &deployment.Spec
+	}
+	return found, nil
+}
+
+// convert decodes an apply configuration into an object: the generated types have no getters for
+// metadata.
+func convert(configuration manifests.Object, into any) error {
+	body, err := json.Marshal(configuration)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(body, into)
 }
 
 // NotOwnedError means that an object with the name of a desired one belongs to another

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -21,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/clock"
+	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -36,6 +39,7 @@ type cluster struct {
 	deletes         []string
 	// beforeApply runs before each apply, as another client would.
 	beforeApply func()
+	clock       *testingclock.FakePassiveClock
 }
 
 func newCluster(t *testing.T, objects ...client.Object) *cluster {
@@ -49,9 +53,9 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 			t.Fatal(err)
 		}
 	}
-	c := &cluster{beforeApply: func() {}}
+	c := &cluster{beforeApply: func() {}, clock: testingclock.NewFakePassiveClock(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))}
 	base := fake.NewClientBuilder().WithScheme(kinds).
-		WithTypeConverters(managedfields.NewDeducedTypeConverter()).
+		WithTypeConverters(managedfields.NewDeducedTypeConverter()).WithReturnManagedFields().
 		WithObjects(objects...).Build()
 	c.WithWatch = interceptor.NewClient(base, interceptor.Funcs{
 		Apply: func(ctx context.Context, inner client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
@@ -82,7 +86,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 func newApplier(t *testing.T, objects ...client.Object) (*cluster, *Applier) {
 	t.Helper()
 	c := newCluster(t, objects...)
-	return c, NewApplier(c, c)
+	return c, NewApplier(c, c, c.clock)
 }
 
 func serving(change ...func(*v1alpha1.ServingSpec)) manifests.Serving {
@@ -144,7 +148,7 @@ func TestApplyWritesOnlyWhatChanged(t *testing.T) {
 	if got := writes(); got != 1 {
 		t.Errorf("after a change of the pods: %d applies, want that of the Deployment", got)
 	}
-	successor := NewApplier(c, c)
+	successor := NewApplier(c, c, clock.RealClock{})
 	apply(t, successor, changed)
 	if got := writes(); got != all {
 		t.Errorf("a new process makes sure: %d applies, want %d", got, all)
@@ -228,7 +232,7 @@ func TestApplyDoesNotSeize(t *testing.T) {
 func TestNotOwnedBehindTheCache(t *testing.T) {
 	live := newCluster(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "metrics-serving-b"}})
 	var notOwned *NotOwnedError
-	err := NewApplier(newCluster(t), live).Check(t.Context(), "b", manifests.Service(serving()))
+	err := NewApplier(newCluster(t), live, clock.RealClock{}).Check(t.Context(), "b", manifests.Service(serving()))
 	if !errors.As(err, &notOwned) {
 		t.Errorf("got %v, want that it belongs to someone else", err)
 	}
@@ -356,7 +360,7 @@ func TestRemoveHonoursPreconditions(t *testing.T) {
 			return err
 		},
 	})
-	_, err := NewApplier(c, stale).RemoveAll(t.Context(), "b", "ns")
+	_, err := NewApplier(c, stale, clock.RealClock{}).RemoveAll(t.Context(), "b", "ns")
 	if !apierrors.IsConflict(err) {
 		t.Errorf("got %v, want a conflict", err)
 	}
@@ -385,7 +389,7 @@ func TestFailuresNameTheObject(t *testing.T) {
 		},
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return broken },
 	})
-	a := NewApplier(c, c)
+	a := NewApplier(c, c, clock.RealClock{})
 	for name, err := range map[string]error{
 		"get Service ns/metrics-serving-b":                  second(a.Apply(t.Context(), "b", manifests.Service(serving()))),
 		"list each ValidatingAdmissionPolicyBinding":        a.Prune(t.Context(), "b", "ns", nil),
@@ -395,5 +399,60 @@ func TestFailuresNameTheObject(t *testing.T) {
 		if !errors.Is(err, broken) || !strings.Contains(err.Error(), name) {
 			t.Errorf("got %v, want the cause and %q", err, name)
 		}
+	}
+}
+
+// What another manager keeps changing is corrected at once, then less and less often, and it is named.
+func TestApplyAgainstAnother(t *testing.T) {
+	c, a := newApplier(t)
+	key := client.ObjectKey{Namespace: "ns", Name: "metrics-serving-b"}
+	start := c.clock.Now()
+	// step lets the other one write at that time, and reports whether it was corrected, and who is named.
+	step := func(after time.Duration) (bool, string) {
+		t.Helper()
+		c.clock.SetTime(start.Add(after))
+		service := &corev1.Service{}
+		if err := c.Get(t.Context(), key, service); err != nil {
+			t.Fatal(err)
+		}
+		service.Spec.Selector[v1alpha1.LabelBackend] = "other"
+		if err := c.Update(t.Context(), service, client.FieldOwner("rival")); err != nil {
+			t.Fatal(err)
+		}
+		applied, err := a.Apply(t.Context(), "b", manifests.Service(serving()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), key, service); err != nil {
+			t.Fatal(err)
+		}
+		return service.Spec.Selector[v1alpha1.LabelBackend] == "b", applied.ChangedBy
+	}
+	if _, err := a.Apply(t.Context(), "b", manifests.Service(serving())); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		after     time.Duration
+		corrected bool
+		changedBy string
+	}{
+		{time.Second, true, ""}, {2 * time.Second, false, ""}, {50 * time.Second, false, ""},
+		{61 * time.Second, true, "rival"}, {2 * time.Minute, false, "rival"}, {181 * time.Second, true, "rival"}, {5 * time.Minute, false, "rival"},
+		// After a long pause, it is as at first.
+		{3 * time.Hour, true, ""},
+	} {
+		if corrected, changedBy := step(tc.after); corrected != tc.corrected || changedBy != tc.changedBy {
+			t.Errorf("after %s: corrected %t, changed by %q, want %t and %q", tc.after, corrected, changedBy, tc.corrected, tc.changedBy)
+		}
+	}
+	// A change of what is desired does not wait.
+	changed := manifests.Service(serving())
+	changed.WithLabels(map[string]string{"new": "label"})
+	if _, err := a.Apply(t.Context(), "b", changed); err != nil {
+		t.Fatal(err)
+	}
+	service := &corev1.Service{}
+	if err := c.Get(t.Context(), key, service); err != nil || service.Labels["new"] != "label" {
+		t.Errorf("%v, labels %v", err, service.Labels)
 	}
 }

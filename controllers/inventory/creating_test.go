@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -35,7 +36,7 @@ func TestOneOfTwoCreates(t *testing.T) {
 			return err
 		},
 	})
-	a := NewApplier(c, c)
+	a := NewApplier(c, c, clock.RealClock{})
 	gv := schema.GroupVersion{Group: manifests.ResourceMetricsGroup, Version: "v1"}
 	failures := make(chan error, 2)
 	for _, backend := range []string{"a", "b"} {

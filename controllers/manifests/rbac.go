@@ -80,8 +80,10 @@ func ProberClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
 			rbacv1ac.PolicyRule().
 				WithNonResourceURLs("/apis", "/apis/*", v1alpha1.SourcesPath, v1alpha1.ConsumersPath, v1alpha1.DeclaredPath).
 				WithVerbs("get"),
-			// Each version is probed with a request: discovery also lists broken versions.
-			rule([]string{"metrics.k8s.io"}, []string{"nodes"}, []string{"list"}),
+			// Each version is probed with a request: discovery also lists broken versions. The rest is
+			// compared with another implementation before that is replaced.
+			rule([]string{"metrics.k8s.io"}, []string{"nodes", "pods"}, []string{"list"}),
+			rule([]string{"custom.metrics.k8s.io", "external.metrics.k8s.io"}, []string{"*"}, []string{"get", "list"}),
 		)
 }
 

@@ -7,7 +7,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -82,6 +84,43 @@ func (r *Reconciler) updateAdoption(ctx context.Context, s *reconcileState, live
 		metav1.SetMetaDataAnnotation(&updated.ObjectMeta, key, value)
 	}
 	return r.Client.Update(ctx, updated, client.FieldOwner(v1alpha1.FieldOwner))
+}
+
+// addAuthority adds our authority to the caBundle of someone else's APIService, to find out whether another manager
+// takes it out again.
+func (r *Reconciler) addAuthority(ctx context.Context, s *reconcileState, v *lifecycle.Version) error {
+	theirs, _ := lifecycle.CutAuthority(v.Live.Spec.CABundle, "")
+	klog.FromContext(ctx).Info("Adding our authority to the caBundle of an APIService of someone else", "apiService", v.Name())
+	if err := r.setCABundle(ctx, v.Live, lifecycle.WithAuthority(theirs, v.Identity.Target.CABundle, s.backend.Name, s.now)); err != nil {
+		return err
+	}
+	s.contest(v.Name()).AuthorityAdded = true
+	s.requeueNow()
+	return nil
+}
+
+// withdrawAuthorities takes our authority out of the caBundle of APIServices that are not to be taken over any more.
+func (r *Reconciler) withdrawAuthorities(ctx context.Context, s *reconcileState) error {
+	for name, live := range s.others {
+		gv, _ := manifests.VersionOf(name)
+		theirs, added := lifecycle.CutAuthority(live.Spec.CABundle, s.backend.Name)
+		if added.IsZero() || s.backend.DeletionTimestamp == nil && slices.Contains(s.versions.desired, gv) && !s.version(gv).IsRefused() {
+			continue
+		}
+		if err := r.setCABundle(ctx, live, theirs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) setCABundle(ctx context.Context, live *apiregistrationv1.APIService, caBundle []byte) error {
+	changed := live.DeepCopy()
+	changed.Spec.CABundle = caBundle
+	if err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
+		return fmt.Errorf("change the caBundle of APIService %s: %w", live.Name, err)
+	}
+	return nil
 }
 
 // annotations returns those of an APIService with that record of its previous owner, which
@@ -185,7 +224,7 @@ func (r *Reconciler) confirmAdoption(ctx context.Context, s *reconcileState, gv 
 		}
 	default:
 		if d != nil || !contested {
-			s.requeueWithin(lifecycle.TrialRecheck)
+			s.requeueWithin(max(lifecycle.TrialRecheck, min(v.Failing.Elapsed/8, time.Minute)))
 		}
 		return false, nil
 	}

@@ -51,7 +51,7 @@ func TestAdoptionPolicies(t *testing.T) {
 			other.Status.Conditions = tc.said
 			fc.updateStatus(other)
 			r := fc.live()
-			fc.reconcileRounds(r, 20)
+			fc.reconcileRounds(r, 30)
 			if adopted := fc.pointsToNow(v1beta1) == ourService; adopted != tc.adopted {
 				t.Errorf("adopted %t, want %t\n%s", adopted, tc.adopted, fc.show())
 			}

@@ -22,7 +22,7 @@ import (
 // ownNeeds are the observations of one version. Those of each kube-apiserver's discovery and routing are made after all
 // removed versions were written.
 var ownNeeds = []lifecycle.Need{
-	lifecycle.NeedHolder, lifecycle.NeedReach, lifecycle.NeedConsumers, lifecycle.NeedPreviousEndpoints,
+	lifecycle.NeedHolder, lifecycle.NeedComparison, lifecycle.NeedReach, lifecycle.NeedConsumers, lifecycle.NeedPreviousEndpoints,
 	lifecycle.NeedSuccessor, lifecycle.NeedPreviousOwner,
 }
 
@@ -57,9 +57,11 @@ func (r *Reconciler) advance(ctx context.Context, s *reconcileState, v *lifecycl
 func (r *Reconciler) observeVersion(ctx context.Context, s *reconcileState, v *lifecycle.Version, need lifecycle.Need) (err error) {
 	switch need {
 	case lifecycle.NeedConsumers:
-		v.Consumers, err = r.keepForConsumers(ctx, s, v.GV)
+		v.Consumers, err = r.keepForConsumers(ctx, s, v)
 	case lifecycle.NeedHolder:
 		v.Holder, err = r.observeHolder(ctx, v)
+	case lifecycle.NeedComparison:
+		r.compare(ctx, s, v, compareBeforeTakeover)
 	case lifecycle.NeedReach:
 		err = r.observeReach(ctx, s, v)
 	case lifecycle.NeedPreviousEndpoints:
@@ -103,6 +105,8 @@ func (r *Reconciler) act(ctx context.Context, s *reconcileState, v *lifecycle.Ve
 		err = r.apply(ctx, s, v, lifecycle.IsUnverified(v.Live))
 	case lifecycle.Move:
 		err = r.adoptAPIService(ctx, s, v, d)
+	case lifecycle.AddAuthority:
+		return r.addAuthority(ctx, s, v)
 	case lifecycle.EndTrial:
 		return r.endTrial(ctx, s, v.Live)
 	case lifecycle.Disown:
@@ -158,6 +162,9 @@ func (s *reconcileState) recordDecision(v *lifecycle.Version, d lifecycle.Decisi
 		s.addConflict(v.GV, d.Reason, d.Waits)
 	}
 	if d.State == lifecycle.Contested {
+		if !v.Contest.Paused(s.now) {
+			s.history.streaks.Reset(stateKey{state: adoptionFailing, name: v.Name()})
+		}
 		v.Contest.Stop(s.now)
 	}
 }
@@ -173,5 +180,5 @@ func (s *reconcileState) countWrite(v *lifecycle.Version) {
 	case !contested && c.Over(s.now):
 		delete(s.history.contests, v.Name())
 	}
-	c.Written = true
+	c.Written, c.AuthorityAdded = true, false
 }

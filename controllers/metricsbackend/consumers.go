@@ -16,6 +16,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/reports"
 )
 
@@ -24,8 +25,9 @@ import (
 // changed. The version then counts as desired.
 //
 // Only a removal by spec waits; versions that pods do not serve, whose requests fail, or that
-// are contested, a namespace that ends, a conflict and a deletion do not.
-func (r *Reconciler) keepForConsumers(ctx context.Context, s *reconcileState, gv schema.GroupVersion) (bool, error) {
+// are contested, or whose previous owner serves what autoscalers read, a namespace that ends, a conflict and a deletion do not.
+func (r *Reconciler) keepForConsumers(ctx context.Context, s *reconcileState, v *lifecycle.Version) (bool, error) {
+	gv := v.GV
 	switch {
 	case s.namespace.gone, !s.deploys(),
 		slices.Contains(desiredVersions(s.spec), gv), // excluded by a conflict
@@ -37,6 +39,9 @@ func (r *Reconciler) keepForConsumers(ctx context.Context, s *reconcileState, gv
 		s.isContested(s.registered[apiServiceName(gv)], nil),
 		s.history.streaks.Get(stateKey{state: versionUnavailable, name: gv.String()}).Elapsed >= requestGrace,
 		s.removalForced(gv):
+		return false, nil
+	}
+	if r.servedByPrevious(ctx, s, v) {
 		return false, nil
 	}
 	asked := s.consumersAsked()

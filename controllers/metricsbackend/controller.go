@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"sync"
 	"time"
 
@@ -34,6 +35,7 @@ import (
 // Prober probes single serving pods and endpoints.
 type Prober interface {
 	Probe(ctx context.Context, pod servingclient.Pod, versions []schema.GroupVersion) (*servingclient.Answer, error)
+	Read(ctx context.Context, pod servingclient.Pod, path string, query url.Values, into any) error
 }
 
 // Aggregator queries kube-apiservers about aggregated APIs.
@@ -44,6 +46,7 @@ type Aggregator interface {
 	FreshNodeSample(ctx context.Context, version schema.GroupVersion, since time.Time) (bool, error)
 	Discovers(ctx context.Context, version schema.GroupVersion) error
 	Answers(ctx context.Context, path string) error
+	Get(ctx context.Context, path string, query url.Values, into any) error
 }
 
 // Options configure a Reconciler.
@@ -87,7 +90,7 @@ type Reconciler struct {
 
 // New returns a Reconciler. All state that it keeps may be lost at a restart.
 func New(o Options) *Reconciler {
-	applier := inventory.NewApplier(o.Client, o.APIReader)
+	applier := inventory.NewApplier(o.Client, o.APIReader, o.Clock)
 	return &Reconciler{
 		Options:      o,
 		phases:       phases(),

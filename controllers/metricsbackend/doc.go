@@ -18,12 +18,12 @@
 //     (versions that two backends name)
 //   - APIServices: package lifecycle decides about each of them. advance.go makes the observations
 //     that it needs, and does what was decided, with ownership.go (whose they are), register.go,
-//     adopt.go (takes one over), verify.go (requests through it), retire.go (removes them) and
+//     compare.go (what theirs answers and ours does not), adopt.go (takes one over), verify.go (requests through it), retire.go (removes them) and
 //     restore.go (hands one back)
 //   - what is deployed: deploy.go, certificates.go (package certificates), rollout.go
 //   - pods and their answers: pod.go (and its status), probe.go; existing.go and
 //     probedservice.go for spec.existing
 //   - what pods report: sources.go and consumers.go (package reports)
-//   - the status: status.go, events.go, metrics.go
+//   - the status: status.go, recording.go (events and metrics)
 //   - deletion: finalize.go (of a MetricsBackend, and of the operator's namespace)
 package metricsbackend

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -235,6 +236,22 @@ func waitingCluster(fc *fakeCluster) {
 	})
 }
 
+// testedCluster is waitingCluster, whose backend has added its authority to the caBundle of theirs.
+func testedCluster(fc *fakeCluster) {
+	waitingCluster(fc)
+	policy(v1alpha1.AdoptionAlways)(fc)
+	fc.reconcileUntil(fc.reconciler(), func() bool { return !fc.isTheirs(v1beta1) })
+}
+
+// isTheirs reports whether the version is metrics-server's, as it was.
+func (fc *fakeCluster) isTheirs(gv schema.GroupVersion) bool {
+	return fc.pointsToNow(gv) == metricsServer && string(fc.apiService(gv).Spec.CABundle) == theirCA
+}
+
+func isAdopted(fc *fakeCluster) bool {
+	return fc.pointsToNow(v1beta1) == ourService && lifecycle.AdoptedFrom(fc.apiService(v1beta1)) != ""
+}
+
 // takeovers are from metrics-server, and back to it.
 func takeovers() map[string]change {
 	ready := (*fakeCluster).isReady
@@ -246,6 +263,27 @@ func takeovers() map[string]change {
 			change: all(policy(v1alpha1.AdoptionAlways), replace(v2, nil, &apiregistrationv1.ServiceReference{Namespace: "other-ns", Name: "other", Port: ptr.To[int32](443)})),
 			done:   ready,
 			takes:  "another version of the group is on trial",
+		},
+		"what was taken over is deleted": {
+			prepare: adoptedCluster, change: func(fc *fakeCluster) { fc.delete(fc.apiService(v1beta1)) },
+			done: func(fc *fakeCluster) bool { return fc.isReady() && isAdopted(fc) },
+		},
+		"what was taken over is deleted, and then the MetricsBackend": {
+			prepare: adoptedCluster, change: func(fc *fakeCluster) { fc.delete(fc.apiService(v1beta1)) },
+			meanwhile: func(fc *fakeCluster) {
+				if fc.pointsToNow(v1beta1) == ourService {
+					deleteBackend(fc)
+				}
+			},
+			done: func(fc *fakeCluster) bool { return fc.isGone() && fc.pointsToNow(v1beta1) == metricsServer },
+		},
+		"Refuse while our authority is tested": {stays: []schema.GroupVersion{v1beta1},
+			prepare: testedCluster, change: policy(v1alpha1.AdoptionRefuse),
+			done: func(fc *fakeCluster) bool { return fc.isStalledBy(v1alpha1.ReasonNotOwned) && fc.isTheirs(v1beta1) },
+		},
+		"deletion while our authority is tested": {stays: []schema.GroupVersion{v1beta1},
+			prepare: testedCluster, change: deleteBackend,
+			done: func(fc *fakeCluster) bool { return fc.isGone() && fc.isTheirs(v1beta1) },
 		},
 		"a version is added beside one that another manager has taken back": {
 			prepare: func(fc *fakeCluster) {
@@ -379,11 +417,27 @@ func refusals() map[string]change {
 				return fc.isStalledBy(v1alpha1.ReasonNotOwned) && len(fc.registeredVersions()) == 4 && fc.pointsToNow(externalV1beta1) == keda
 			},
 		},
+		"autoscalers would lose a metric": {
+			stays: []schema.GroupVersion{externalV1beta1}, prepare: all(kedas, kedasMetric), change: changed(func(spec *v1alpha1.MetricsBackendSpec) {
+				withAllGroups(spec)
+				spec.ExternalMetrics.Adoption = v1alpha1.AdoptionAlways
+			}),
+			done: func(fc *fakeCluster) bool {
+				return fc.isStalledBy(v1alpha1.ReasonNotOwned) && len(fc.registeredVersions()) == 4 && fc.pointsToNow(externalV1beta1) == keda
+			},
+			takes: "the APIService is someone else's, and autoscalers read metrics there that our pods do not answer, or that is not known",
+		},
 		"metrics-server is replaced, and another group is someone else's": {
 			stays: []schema.GroupVersion{v1beta1, externalV1beta1}, prepare: all(stockCluster, kedas), change: all(changed(withAllGroups), policy(v1alpha1.AdoptionAlways)),
 			done: func(fc *fakeCluster) bool {
 				return fc.isStalledBy(v1alpha1.ReasonNotOwned) && len(fc.registeredVersions()) == 4 && fc.pointsToNow(externalV1beta1) == keda
 			},
+		},
+		"the cluster's add-on manager keeps it": {stays: []schema.GroupVersion{v1beta1},
+			prepare: all(stockCluster, func(fc *fakeCluster) {
+				fc.editAPIService(v1beta1, func(s *apiregistrationv1.APIService) { s.Labels["addonmanager.kubernetes.io/mode"] = "Reconcile" })
+			}),
+			change: policy(v1alpha1.AdoptionAlways), done: func(fc *fakeCluster) bool { return notOwned(fc) && fc.isTheirs(v1beta1) },
 		},
 		"our label is lost": {prepare: becomeReady, change: func(fc *fakeCluster) { fc.loseLabel(v1Name) }, done: notOwned},
 		"contested": {
@@ -394,6 +448,10 @@ func refusals() map[string]change {
 				}
 			},
 			done: stalledBy(v1alpha1.ReasonContested),
+		},
+		"another manager keeps its caBundle before a takeover": {stays: []schema.GroupVersion{v1beta1},
+			prepare: waitingCluster, change: policy(v1alpha1.AdoptionAlways), meanwhile: writesTheirCA,
+			done: func(fc *fakeCluster) bool { return fc.isStalledBy(v1alpha1.ReasonContested) && fc.isTheirs(v1beta1) },
 		},
 		"another manager writes its caBundle after a takeover": {stays: []schema.GroupVersion{v1beta1},
 			prepare: adoptedCluster, change: func(fc *fakeCluster) { fc.certs.untrusted, fc.other.checked = true, false }, meanwhile: writesTheirCA,
@@ -434,6 +492,16 @@ const keda = "other-keda/keda-operator-metrics-apiserver"
 // kedas registers external metrics for KEDA's adapter.
 func kedas(fc *fakeCluster) {
 	replace(externalV1beta1, nil, &apiregistrationv1.ServiceReference{Namespace: "other-keda", Name: "keda-operator-metrics-apiserver", Port: ptr.To[int32](443)})(fc)
+}
+
+// kedasMetric is read by an autoscaler, and answered by KEDA's adapter alone.
+func kedasMetric(fc *fakeCluster) {
+	hpa := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
+	hpa.Spec.Metrics = []autoscalingv2.MetricSpec{{Type: autoscalingv2.ExternalMetricSourceType, External: &autoscalingv2.ExternalMetricSource{
+		Metric: autoscalingv2.MetricIdentifier{Name: "s0-cron"},
+	}}}
+	fc.create(hpa)
+	fc.theirs = map[string]string{"/apis/external.metrics.k8s.io/v1beta1/namespaces/default/s0-cron": `{"items":[{"value":"1"}]}`}
 }
 
 func pullSecret(fc *fakeCluster) {

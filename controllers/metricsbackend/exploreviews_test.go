@@ -103,7 +103,7 @@ func (fc *fakeCluster) misrouted(gv schema.GroupVersion, service *apiregistratio
 	theirs := to.Namespace+"/"+to.Name == metricsServer
 	for _, p := range behind {
 		if !serves(&p, gv) {
-			return fmt.Sprintf("whose ready pod %s (%s) does not serve it", p.Name, imageOf(&p))
+			return fmt.Sprintf("whose ready pod %s (%s) does not serve it", p.Name, imageOf(&p.Spec))
 		}
 		if chain := fc.certs.served[p.Name]; len(chain) > 0 && !fc.certs.untrusted {
 			if err := fc.verify(chain, service.Spec.CABundle, to.Name+"."+to.Namespace+".svc"); err != nil {
@@ -215,12 +215,24 @@ func (x *run) forbidden(was, now *apiregistrationv1.APIService) string {
 	switch {
 	case now == nil:
 		return "as it is deleted"
+	case isWithdrawal(was, now):
+		return ""
 	case adoption == v1alpha1.AdoptionAlways, adoption == v1alpha1.AdoptionIfUnavailable && !apiregistrationv1helper.IsAPIServiceConditionTrue(was, apiregistrationv1.Available):
 	default:
 		return fmt.Sprintf("although adoption is %q", adoption)
+	}
+	if isWithdrawal(now, was) {
+		return "" // our authority beside theirs
 	}
 	if record, err := lifecycle.ReadPreviousOwner(now); err != nil || record.Target().Name != to.Name || record.Target().Namespace != to.Namespace {
 		return fmt.Sprintf("without a record of its owner: %v", err)
 	}
 	return ""
+}
+
+// isWithdrawal reports whether the only difference is that our authority was taken out of the caBundle.
+func isWithdrawal(was, now *apiregistrationv1.APIService) bool {
+	want := was.DeepCopy()
+	want.Spec.CABundle, _ = lifecycle.CutAuthority(was.Spec.CABundle, backendName)
+	return equality.Semantic.DeepEqual(want.Spec, now.Spec) && equality.Semantic.DeepEqual(was.Labels, now.Labels) && equality.Semantic.DeepEqual(was.Annotations, now.Annotations)
 }

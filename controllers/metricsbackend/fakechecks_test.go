@@ -123,7 +123,7 @@ func (fc *fakeCluster) reportsNotServed() bool {
 func (fc *fakeCluster) deployedImage() string {
 	images := sets.New[string]()
 	for _, p := range fc.pods() {
-		images.Insert(imageOf(&p))
+		images.Insert(imageOf(&p.Spec))
 	}
 	if image, ok := images.PopAny(); ok && images.Len() == 0 {
 		return image

@@ -15,6 +15,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -128,6 +129,8 @@ type fakeCluster struct {
 	oldSettings bool
 	// consumers returns a pod's report of clients; nil means an empty one.
 	consumers func(*corev1.Pod) (*v1alpha1.ConsumerReport, error)
+	// theirs and ours are what another implementation and our pods answer, by path and query.
+	theirs, ours map[string]string
 	// violation is the first violation of the invariant.
 	violation string
 	podNumber int
@@ -252,6 +255,7 @@ func testKinds() map[schema.GroupVersion][]runtime.Object {
 		},
 		policyv1.SchemeGroupVersion:          {&policyv1.PodDisruptionBudget{}, &policyv1.PodDisruptionBudgetList{}},
 		networkingv1.SchemeGroupVersion:      {&networkingv1.NetworkPolicy{}, &networkingv1.NetworkPolicyList{}},
+		autoscalingv2.SchemeGroupVersion:     {&autoscalingv2.HorizontalPodAutoscaler{}, &autoscalingv2.HorizontalPodAutoscalerList{}},
 		coordinationv1.SchemeGroupVersion:    {&coordinationv1.Lease{}, &coordinationv1.LeaseList{}},
 		discoveryv1.SchemeGroupVersion:       {&discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{}},
 		authenticationv1.SchemeGroupVersion:  {&authenticationv1.TokenRequest{}},

@@ -5,9 +5,11 @@ package metricsbackend
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -242,4 +244,28 @@ func serves(p *corev1.Pod, gv schema.GroupVersion) bool {
 		return false
 	}
 	return gv == v1beta1
+}
+
+// Get implements Aggregator: theirs has the answers of fc.theirs, by path.
+func (fc *fakeCluster) Get(_ context.Context, path string, query url.Values, into any) error {
+	return decodeAnswer(fc.theirs, path, query, into)
+}
+
+// Read implements Prober: our pods have the answers of fc.ours, and another implementation those of fc.theirs.
+func (fc *fakeCluster) Read(_ context.Context, pod servingclient.Pod, path string, query url.Values, into any) error {
+	if pod.DiscoveryOnly {
+		return decodeAnswer(fc.theirs, path, query, into)
+	}
+	return decodeAnswer(fc.ours, path, query, into)
+}
+
+func decodeAnswer(answers map[string]string, path string, query url.Values, into any) error {
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	body, known := answers[path]
+	if !known {
+		return fmt.Errorf("ask %s: answered 404 Not Found", path)
+	}
+	return json.Unmarshal([]byte(body), into)
 }

@@ -20,6 +20,8 @@ type history struct {
 	reports      *debounce.Tracker[reports.Key]
 	certificates *debounce.Tracker[certificates.StateKey]
 	contests     map[string]*lifecycle.Contest
+	// comparisons are of someone else's APIServices, by name.
+	comparisons map[string]compared
 	// adoption is of the checks before an APIService is adopted.
 	adoption adoption.State
 	// reported is what this operator, which another one excludes, wrote about that, at
@@ -79,7 +81,7 @@ const (
 // history returns what is remembered of a backend.
 func (r *Reconciler) history(backend string) *history {
 	h, _ := r.histories.LoadOrStore(backend, &history{
-		streaks: debounce.New[stateKey](r.Clock), reports: debounce.New[reports.Key](r.Clock), certificates: debounce.New[certificates.StateKey](r.Clock), contests: map[string]*lifecycle.Contest{},
+		streaks: debounce.New[stateKey](r.Clock), reports: debounce.New[reports.Key](r.Clock), certificates: debounce.New[certificates.StateKey](r.Clock), contests: map[string]*lifecycle.Contest{}, comparisons: map[string]compared{},
 	})
 	return h.(*history)
 }

@@ -82,7 +82,7 @@ func (p pod) server() lifecycle.Server {
 }
 
 // describe returns the pod's name and image.
-func (p pod) describe() string { return fmt.Sprintf("pod %s (image %s)", p.Name, imageOf(p.Pod)) }
+func (p pod) describe() string { return fmt.Sprintf("pod %s (image %s)", p.Name, imageOf(&p.Spec)) }
 
 // portOf returns the port that the pod listens on. It differs from the spec's while a
 // change is rolled out.
@@ -97,8 +97,9 @@ func portOf(p *corev1.Pod) int32 {
 	return v1alpha1.DefaultServingPort(p.Spec.HostNetwork)
 }
 
-func imageOf(p *corev1.Pod) string {
-	for _, c := range p.Spec.Containers {
+// imageOf returns the image of serving: other containers may be injected, before it, too.
+func imageOf(spec *corev1.PodSpec) string {
+	for _, c := range spec.Containers {
 		if c.Name == manifests.ContainerName {
 			return c.Image
 		}
@@ -136,7 +137,7 @@ func (s *reconcileState) describePod(p pod) v1alpha1.ServingPodStatus {
 	if known := find(stored, func(known v1alpha1.ServingPodStatus) bool { return known.Name == p.Name }); s.probed.transient && known.Name != "" {
 		return known
 	}
-	described := v1alpha1.ServingPodStatus{Name: p.Name, Image: imageOf(p.Pod), Ready: p.ready, UpToDate: p.current}
+	described := v1alpha1.ServingPodStatus{Name: p.Name, Image: imageOf(&p.Spec), Ready: p.ready, UpToDate: p.current}
 	switch {
 	case p.err != nil:
 		described.Message = text.Truncate(fmt.Sprintf("cannot be asked: %v", p.err), maxMessage)

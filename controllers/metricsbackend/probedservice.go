@@ -4,6 +4,7 @@
 package metricsbackend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -129,11 +131,7 @@ func (r *Reconciler) probeEndpoints(ctx context.Context, found *probedService, a
 		asked.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()
-			e.answer, e.err = r.Pods.Probe(ctx, servingclient.Pod{
-				Address: e.address, ServerName: found.target.ServerName(),
-				CABundle: found.target.CABundle, InsecureSkipTLSVerify: found.target.InsecureSkipTLSVerify,
-				Token: token, DiscoveryOnly: true,
-			}, versions)
+			e.answer, e.err = r.Pods.Probe(ctx, found.connection(e, token), versions)
 		})
 	}
 	asked.Wait()
@@ -142,6 +140,28 @@ func (r *Reconciler) probeEndpoints(ctx context.Context, found *probedService, a
 			r.tokens.Forget(account)
 		}
 	}
+}
+
+// connection returns how to connect to an endpoint.
+func (i *probedService) connection(e *endpoint, token string) servingclient.Pod {
+	return servingclient.Pod{
+		Address: e.address, ServerName: i.target.ServerName(), CABundle: i.target.CABundle, InsecureSkipTLSVerify: i.target.InsecureSkipTLSVerify,
+		Token: token, DiscoveryOnly: true,
+	}
+}
+
+// discoveryOf returns what an endpoint of the target lists as resources of the version.
+func (r *Reconciler) discoveryOf(ctx context.Context, s *reconcileState, target manifests.Target, gv schema.GroupVersion) (list metav1.APIResourceList, err error) {
+	found, err := r.readService(ctx, target)
+	if err != nil || len(found.endpoints) == 0 {
+		return list, cmp.Or(err, errors.New("it has no ready endpoint"))
+	}
+	_, token, err := r.guestToken(ctx, s)
+	if err != nil {
+		return list, err
+	}
+	err = r.Pods.Read(ctx, found.connection(&found.endpoints[0], token), "/apis/"+gv.String(), nil, &list)
+	return list, err
 }
 
 // guestAccount returns the ServiceAccount that probes other implementations.

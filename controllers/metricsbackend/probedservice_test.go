@@ -17,7 +17,7 @@ import (
 )
 
 // unresponsiveEndpoints never answer.
-type unresponsiveEndpoints struct{}
+type unresponsiveEndpoints struct{ Prober }
 
 func (unresponsiveEndpoints) Probe(ctx context.Context, _ servingclient.Pod, _ []schema.GroupVersion) (*servingclient.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

@@ -78,6 +78,9 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 		return err
 	}
 	s.recordDecision(v, d)
+	if s.deploys() && d.Waits != "" && v.Live != nil && v.IsForeign() && v.WaitReason() == "" {
+		r.compare(ctx, s, v, compareRefused) // for the next status
+	}
 	s.versions.decided[name] = d.State
 	if d.Moves {
 		result.moving = name
@@ -89,6 +92,9 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 	}
 	switch {
 	case d.Waits == "":
+		if v.IsRecorded() && lifecycle.AppliedBy(v.Live).Who != "" {
+			name += " (still applied by " + lifecycle.AppliedBy(v.Live).Who + ", see status.apiServices)"
+		}
 		result.registered = append(result.registered, name)
 		return nil
 	case v.LeftOut != "":
@@ -110,8 +116,9 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 func (s *reconcileState) version(gv schema.GroupVersion) *lifecycle.Version {
 	name := apiServiceName(gv)
 	v := &lifecycle.Version{
-		Known: sets.New[lifecycle.Need](), GV: gv, Identity: s.identity(), Now: s.now, Section: sectionField(gv), Adoption: sectionOf(s.spec, gv.Group).adoption,
-		Wanted: slices.Contains(s.versions.desired, gv), Blocked: s.outcome.blocked, Paused: s.pausedAdoption(),
+		Known: sets.New[lifecycle.Need](), GV: gv, Identity: s.identity(), Now: s.now, Section: sectionField(gv), Adoption: sectionOf(s.spec, gv.Group).adoption, DespiteLost: sectionOf(s.spec, gv.Group).despiteLost,
+		Differences: s.history.comparisons[name].Result,
+		Wanted:      slices.Contains(s.versions.desired, gv), Blocked: s.outcome.blocked, Paused: s.pausedAdoption(),
 		Succeeding: s.history.streaks.Get(stateKey{state: adoptionSucceeding, name: name}),
 		OtherNotOwned: find(s.versions.conflicts, func(c versionConflict) bool {
 			return c.gv != gv && c.gv.Group == gv.Group && c.reason == v1alpha1.ReasonNotOwned
@@ -149,10 +156,7 @@ func (s *reconcileState) observeGroup(v *lifecycle.Version) {
 func (s *reconcileState) setLive(v *lifecycle.Version, live *apiregistrationv1.APIService) {
 	v.Live, v.Contest = live, nil
 	v.Known.Delete(lifecycle.NeedHolder)
-	if live == nil {
-		return
-	}
-	if _, contested := v.Identity.ConflictingManager(live); contested {
+	if live != nil {
 		v.Contest = s.contest(v.Name())
 	}
 }
@@ -188,10 +192,7 @@ func (s *reconcileState) observeServers(v *lifecycle.Version) {
 // apply registers the version, or corrects its registration.
 func (r *Reconciler) apply(ctx context.Context, s *reconcileState, v *lifecycle.Version, unverified bool) error {
 	desired := manifests.APIService(s.serving, v.GV, v.Identity.Target)
-	record := ""
-	if v.Live != nil {
-		record = v.Live.Annotations[v1alpha1.AnnotationPreviousOwner]
-	}
+	record := s.record(v.Name(), v.Live)
 	desired.WithAnnotations(annotations(record, unverified))
 	if _, err := r.applier.Apply(ctx, s.backend.Name, desired); err != nil {
 		return err
@@ -200,7 +201,7 @@ func (r *Reconciler) apply(ctx context.Context, s *reconcileState, v *lifecycle.
 		// The next pass probes the pods again: a mismatch retires the version.
 		target := v.Identity.Target
 		s.registered[v.Name()] = &apiregistrationv1.APIService{
-			ObjectMeta: metav1.ObjectMeta{Name: v.Name(), Annotations: annotations("", unverified)},
+			ObjectMeta: metav1.ObjectMeta{Name: v.Name(), Annotations: annotations(record, unverified)},
 			Spec: apiregistrationv1.APIServiceSpec{Service: &apiregistrationv1.ServiceReference{
 				Namespace: target.Namespace, Name: target.Name, Port: &target.Port,
 			}},
@@ -208,6 +209,18 @@ func (r *Reconciler) apply(ctx context.Context, s *reconcileState, v *lifecycle.
 		s.requeueNow()
 	}
 	return nil
+}
+
+// record returns the record of the previous owner of an APIService of ours, or "". If someone has deleted it, the status
+// has that.
+func (s *reconcileState) record(name string, live *apiregistrationv1.APIService) string {
+	switch {
+	case live != nil:
+		return live.Annotations[v1alpha1.AnnotationPreviousOwner]
+	case s.others[name] != nil:
+		return ""
+	}
+	return storedVersion(&s.storedStatus, name).PreviousOwner
 }
 
 func (s *reconcileState) setAPIServicesRegistered(result *registrationResult) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/comparison"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
@@ -91,6 +93,35 @@ func (r *Reconciler) previousOwnerProblem(ctx context.Context, s *reconcileState
 	}
 	// An endpoint that does not answer now is no reason to remove the version.
 	return "", false
+}
+
+// servedByPrevious reports whether the recorded owner of an APIService of ours serves the version, and each metric of it
+// that an autoscaler reads.
+func (r *Reconciler) servedByPrevious(ctx context.Context, s *reconcileState, v *lifecycle.Version) bool {
+	if !v.IsRecorded() {
+		return false
+	}
+	previous, err := lifecycle.ReadPreviousOwner(v.Live)
+	if err != nil {
+		return false
+	}
+	if problem, _ := r.previousOwnerProblem(ctx, s, previous.Target(), v.GV); problem != "" {
+		return false
+	}
+	if v.GV.Group == manifests.ResourceMetricsGroup {
+		return true
+	}
+	metrics, err := r.metricsOfAutoscalers(ctx, v)
+	if err == nil && len(metrics) > 0 {
+		var discovery metav1.APIResourceList
+		if discovery, err = r.discoveryOf(ctx, s, previous.Target(), v.GV); err == nil {
+			metrics = comparison.Unserved(metrics, discovery)
+		}
+	}
+	if err != nil {
+		klog.FromContext(ctx).Info("Cannot ask the previous owner of an APIService for its metrics", "apiService", v.Name(), "err", err)
+	}
+	return err == nil && len(metrics) == 0
 }
 
 // disown removes the operator's labels and annotations from an APIService that another

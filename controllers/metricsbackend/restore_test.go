@@ -53,6 +53,13 @@ func TestRestorePrevious(t *testing.T) {
 			},
 			done: (*fakeCluster).isReady,
 		},
+		"version taken out of the spec that autoscalers use, and theirs serves, too": {
+			happen: func(fc *fakeCluster) {
+				fc.consumers = everyPod(hpaOf(v1beta1Name, fc.today()))
+				fc.change(onlyV1)
+			},
+			done: (*fakeCluster).isReady,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

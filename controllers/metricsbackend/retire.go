@@ -237,5 +237,8 @@ func (r *Reconciler) observe(ctx context.Context, s *reconcileState) error {
 			s.others[service.Name] = service
 		}
 	}
+	if err := r.withdrawAuthorities(ctx, s); err != nil {
+		return err
+	}
 	return r.expireCanary(ctx, s)
 }

@@ -60,9 +60,7 @@ func (r *Reconciler) rollout(ctx context.Context, s *reconcileState) error {
 	case err != nil:
 		return fmt.Errorf("get Deployment %s: %w", s.serving.Name(), err)
 	}
-	if containers := deployment.Spec.Template.Spec.Containers; len(containers) > 0 {
-		s.backend.Status.Serving.Image = containers[0].Image
-	}
+	s.backend.Status.Serving.Image = imageOf(&deployment.Spec.Template.Spec)
 	s.summarizeReplicas(deployment.Status.ReadyReplicas)
 	if err := r.readPods(ctx, s, &deployment); err != nil {
 		return err
@@ -70,7 +68,9 @@ func (r *Reconciler) rollout(ctx context.Context, s *reconcileState) error {
 	s.rollout.podsRead = true
 	s.rollout.finished = rolloutFinished(&deployment, s.rollout.appliedGeneration)
 	s.rollout.failing = !s.rollout.finished && rolloutFailure(&deployment, s.rollout.pods) != ""
-	s.setResult(v1alpha1.ConditionServingReady, rolloutResult(&deployment, s.rollout.appliedGeneration, s.rollout.pods))
+	result := rolloutResult(&deployment, s.rollout.appliedGeneration, s.rollout.pods)
+	result.message += s.rollout.changed
+	s.setResult(v1alpha1.ConditionServingReady, result)
 	return nil
 }
 
@@ -114,6 +114,9 @@ func rolloutResult(d *appsv1.Deployment, applied int64, all pods) conditionResul
 
 // rolloutFailure returns what keeps the rollout from progressing, or "".
 func rolloutFailure(d *appsv1.Deployment, all pods) string {
+	if d.Spec.Paused {
+		return fmt.Sprintf("someone has paused it: kubectl rollout resume -n %s deployment/%s", d.Namespace, d.Name)
+	}
 	for _, c := range d.Status.Conditions {
 		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
 			return creationFailure(d, c.Message)

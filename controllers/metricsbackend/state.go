@@ -81,6 +81,8 @@ type versionDecisions struct {
 type rolloutState struct {
 	// appliedGeneration is that of the Deployment.
 	appliedGeneration int64
+	// changed says who keeps changing an object of ours, or is empty.
+	changed string
 	// finished: every pod is available and of the current revision.
 	finished bool
 	// failing: the rollout is not finished, and something keeps it from progressing.

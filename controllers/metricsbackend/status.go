@@ -79,6 +79,17 @@ func (s *reconcileState) summarize(failed error) {
 	s.setUnreported()
 	if s.registered != nil {
 		status.APIServices = s.sortedAPIServices()
+		for i := range status.APIServices {
+			service := &status.APIServices[i]
+			service.PreviousOwner = s.record(service.Name, s.registered[service.Name])
+			if found := s.history.comparisons[service.Name]; s.others[service.Name] != nil {
+				differences := slices.Concat(found.Lost, found.Changed)
+				if found.why != "" {
+					differences = []string{"cannot be compared: " + found.why}
+				}
+				service.Differences = differences[:min(len(differences), maxDifferences)]
+			}
+		}
 	}
 	s.describeServing()
 	switch {

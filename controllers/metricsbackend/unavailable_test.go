@@ -34,7 +34,7 @@ func (fc *fakeCluster) makeUnready(number int, change func(*corev1.Pod)) {
 func (fc *fakeCluster) rollOutUnready(r *Reconciler, image string, change func(*corev1.Pod)) {
 	fc.t.Helper()
 	before := len(fc.pods())
-	fc.unready = func(p *corev1.Pod) bool { return imageOf(p) == image }
+	fc.unready = func(p *corev1.Pod) bool { return imageOf(&p.Spec) == image }
 	fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Image = image })
 	fc.reconcileUntil(r, func() bool { return len(fc.pods()) > before })
 	fc.changePods(image, change)
@@ -44,7 +44,7 @@ func (fc *fakeCluster) rollOutUnready(r *Reconciler, image string, change func(*
 func (fc *fakeCluster) changePods(image string, change func(*corev1.Pod)) {
 	fc.t.Helper()
 	for _, p := range fc.pods() {
-		if imageOf(&p) == image {
+		if imageOf(&p.Spec) == image {
 			change(&p)
 			fc.updateStatus(&p)
 		}

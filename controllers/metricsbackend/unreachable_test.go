@@ -91,7 +91,7 @@ func TestAdoptionOfUnreachablePods(t *testing.T) {
 				"kube-apiserver must be able to open TCP connections to port")
 			// Equal failures are written once.
 			version := fc.backend().ResourceVersion
-			fc.follow(r, 2*time.Minute, func() {})
+			fc.follow(r, 4*time.Minute, func() {})
 			if fc.backend().ResourceVersion != version {
 				t.Error("the status was written again")
 			}
@@ -184,7 +184,7 @@ func TestAdoptionReverted(t *testing.T) {
 			r := fc.live()
 			spec, restarted := fc.apiService(v1beta1).Spec, false
 			var reverted time.Time
-			fc.follow(r, time.Minute, func() {
+			fc.follow(r, 2*time.Minute, func() {
 				if fc.blocked && reverted.IsZero() && fc.pointsToNow(v1beta1) == metricsServer {
 					reverted = fc.clock.Now()
 				}
@@ -216,7 +216,7 @@ func TestAdoptionReverted(t *testing.T) {
 				"APIService v1beta1.metrics.k8s.io was taken over and is back with its previous owner", "does not answer through kube-apiserver",
 				"FailedDiscoveryCheck", "kube-apiserver must be able to open TCP connections to port 10250", "the next try is at "+reverted.Add(adoption.FirstPause).UTC().Format(time.RFC3339))
 			fc.blocked = false
-			fc.follow(r, 9*time.Minute, func() {
+			fc.follow(r, 8*time.Minute, func() {
 				if fc.pointsToNow(v1beta1) != metricsServer {
 					t.Fatal("it is taken over again at once")
 				}
@@ -384,7 +384,7 @@ func TestSecondTakeoverIsOnTrial(t *testing.T) {
 // followBlockedAtTakeover blocks our pods as soon as v1beta1 points to them.
 func (fc *fakeCluster) followBlockedAtTakeover(r *Reconciler) {
 	fc.t.Helper()
-	fc.follow(r, 2*time.Minute, func() {
+	fc.follow(r, 4*time.Minute, func() {
 		if fc.pointsToNow(v1beta1) == ourService {
 			fc.blocked = true
 		}
@@ -406,7 +406,7 @@ func TestStaleConditionRevertsNothing(t *testing.T) {
 	fc.setAvailable(fc.apiService(v1beta1), apiregistrationv1.ConditionFalse, "FailedDiscoveryCheck")
 	fc.recheckDelay = 4 * time.Second // seen by the pass after that
 	r, adopted := fc.live(), false
-	fc.follow(r, 2*time.Minute, func() {
+	fc.follow(r, 4*time.Minute, func() {
 		ours := fc.pointsToNow(v1beta1) == ourService
 		if adopted && !ours {
 			t.Fatalf("it was reverted:\n%s", fc.show())
@@ -536,7 +536,7 @@ func TestCanaryOfAnotherBackend(t *testing.T) {
 	fc.create(&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{
 		Name: manifests.CanaryAPIServiceName, Labels: map[string]string{v1alpha1.LabelCanary: "gone"}, CreationTimestamp: metav1.NewTime(began),
 	}})
-	fc.follow(r, 2*time.Minute, func() {
+	fc.follow(r, 4*time.Minute, func() {
 		if fc.pointsToNow(v1beta1) == ourService && fc.clock.Now().Sub(began) < 50*time.Second {
 			t.Fatal("taken over by the check of another backend")
 		}

@@ -73,7 +73,7 @@ func TestRetiredOnEveryKubeAPIServer(t *testing.T) {
 	const want = "no longer registered, but v1 is still in discovery of kube-apiserver 192.0.2.2:6443"
 	fc.wantCondition(v1alpha1.ConditionStaleAPIServicesRemoved, "", "", want)
 	for _, p := range fc.pods() {
-		if imageOf(&p) != imageBoth {
+		if imageOf(&p.Spec) != imageBoth {
 			t.Errorf("pod %s was rolled while one kube-apiserver lists v1", p.Name)
 		}
 	}

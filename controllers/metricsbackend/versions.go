@@ -21,6 +21,7 @@ type section struct {
 	// All of these are empty if the spec lacks the section.
 	versions, forced []string
 	adoption         v1alpha1.AdoptionPolicy
+	despiteLost      bool
 }
 
 func sectionOf(spec v1alpha1.MetricsBackendSpec, group string) section {
@@ -35,11 +36,13 @@ func sectionOf(spec v1alpha1.MetricsBackendSpec, group string) section {
 		found.field = "customMetrics"
 		if cm := spec.CustomMetrics; cm != nil {
 			found.versions, found.forced, found.adoption = texts(cm.Versions), texts(cm.RemoveDespiteConsumers), cm.Adoption
+			found.despiteLost = cm.AdoptDespiteLostMetrics
 		}
 	case manifests.ExternalMetricsGroup:
 		found.field = "externalMetrics"
 		if em := spec.ExternalMetrics; em != nil {
 			found.versions, found.forced, found.adoption = texts(em.Versions), texts(em.RemoveDespiteConsumers), em.Adoption
+			found.despiteLost = em.AdoptDespiteLostMetrics
 		}
 	}
 	return found

@@ -11,6 +11,7 @@ import (
 	"context"
 	"crypto/x509"
 	"net"
+	"net/url"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,6 +25,8 @@ const (
 	// maxBody bounds a response body, in bytes, so that a compromised pod cannot fill
 	// the operator's memory.
 	maxBody = 1 << 20
+	// maxList bounds a list of all pods, which is read before a takeover alone.
+	maxList = 16 << 20
 )
 
 // Dial opens a connection to a pod.
@@ -113,10 +116,24 @@ func (c *Client) Probe(ctx context.Context, pod Pod, versions []schema.GroupVers
 	return answer, nil
 }
 
+// Read decodes what the pod answers to a GET, up to maxList bytes.
+func (c *Client) Read(ctx context.Context, pod Pod, path string, query url.Values, into any) error {
+	s, err := c.newSession(pod, requestTimeout, maxList)
+	if err != nil {
+		return err
+	}
+	defer s.http.CloseIdleConnections()
+	found, err := s.get(ctx, path, query.Encode(), into)
+	if err == nil && !found {
+		err = noReport(path)
+	}
+	return err
+}
+
 // report reads a report from path.
 func report[T any](ctx context.Context, s *session, path string) (*T, error) {
 	var into T
-	found, err := s.get(ctx, path, &into)
+	found, err := s.get(ctx, path, "", &into)
 	if err == nil && !found {
 		err = noReport(path)
 	}

@@ -111,8 +111,8 @@ func noReport(path string) error {
 }
 
 // get decodes the JSON response of path; it returns false when the path does not exist.
-func (s *session) get(ctx context.Context, path string, into any) (bool, error) {
-	response, found, err := s.open(ctx, path, "")
+func (s *session) get(ctx context.Context, path, query string, into any) (bool, error) {
+	response, found, err := s.open(ctx, path, query)
 	if err != nil || !found {
 		return false, err
 	}

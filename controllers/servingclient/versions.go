@@ -32,7 +32,7 @@ func (s *session) discovers(ctx context.Context, version schema.GroupVersion) (b
 	path := "/apis/" + version.String()
 	if !listsMetrics(version.Group) {
 		var resources metav1.APIResourceList
-		found, err := s.get(ctx, path, &resources)
+		found, err := s.get(ctx, path, "", &resources)
 		return found && resources.GroupVersion == version.String() && len(resources.APIResources) > 0, err
 	}
 	body, found, err := s.open(ctx, path, "")

@@ -85,8 +85,8 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 	fs.StringSliceVar(&o.skip, "skip", nil, "Checks to leave out: ID, or ID=SUBJECT for one of its lines.")
 	fs.DurationVar(&o.timeout, "timeout", 0, "How long checks that fail are tried again before the run fails. 0 looks once.")
 	fs.DurationVar(&o.maxAge, "max-age", 0, "Age up to which a sample is fresh. Default: maxAge of the MetricsBackend; 90s without any.")
-	fs.BoolVar(&o.beforeAdoption, "before-adoption", false, "Check only whether kube-apiserver reaches the serving pods, before they "+
-		"take over the APIService of another implementation. It changes nothing.")
+	fs.BoolVar(&o.beforeAdoption, "before-adoption", false, "Check only whether kube-apiserver reaches the serving pods, and what of "+
+		"another implementation they do not answer, before they take over its APIService. It changes nothing.")
 	complete(cmd, "output", "text", "json", "junit")
 	complete(cmd, "expect", "v1", "v1beta1")
 	complete(cmd, "skip", ids()...)

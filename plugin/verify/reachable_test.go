@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 	"github.com/metricsbackend/metrics-backend-operator/test/plugincluster"
@@ -16,12 +19,55 @@ import (
 func TestBeforeAdoption(t *testing.T) {
 	const readyz = "/api/v1/namespaces/metrics-backend-system/services/https:metrics-serving-cluster:https/proxy/readyz"
 	first := func(w *plugincluster.World) *v1alpha1.MetricsBackend { return &w.Backends[0] }
+	// theirs makes v1beta1 someone else's, of which the operator found something.
+	theirs := func(change func(*v1alpha1.APIServiceStatus)) func(*plugincluster.World) {
+		return func(w *plugincluster.World) {
+			w.APIServices = []apiregistrationv1.APIService{*plugincluster.APIService("v1beta1", "", nil)}
+			change(&first(w).Status.APIServices[1])
+		}
+	}
+	external := func(change func(*v1alpha1.APIServiceStatus)) func(*plugincluster.World) {
+		return func(w *plugincluster.World) {
+			w.APIServices = append(w.APIServices, *plugincluster.APIServiceOf("external.metrics.k8s.io", "v1beta1", "", nil))
+			status := v1alpha1.APIServiceStatus{Name: "v1beta1.external.metrics.k8s.io", State: v1alpha1.APIServicePending}
+			change(&status)
+			first(w).Spec.ExternalMetrics = &v1alpha1.ExternalMetricsSpec{}
+			first(w).Status.APIServices = append(first(w).Status.APIServices, status)
+		}
+	}
 	cases := map[string]struct {
 		change func(*plugincluster.World)
 		code   int
 		want   []string
 	}{
-		"reached": {code: output.OK, want: []string{"pass", "serving-reachable", "kube-apiserver reaches the pods of Service metrics-backend-system/metrics-serving-cluster at port 10250"}},
+		"reached":       {code: output.OK, want: []string{"pass", "serving-reachable", "kube-apiserver reaches the pods of Service metrics-backend-system/metrics-serving-cluster at port 10250"}},
+		"nobody else's": {code: output.OK, want: []string{"skip", "nothing-lost", "no MetricsBackend names a version that someone else serves"}},
+		"nothing is lost": {
+			change: theirs(func(*v1alpha1.APIServiceStatus) {}), code: output.OK, want: []string{"pass", "nothing-lost", "v1beta1.metrics.k8s.io", "the serving pods answer what"},
+		},
+		"a node is lost": {
+			change: theirs(func(s *v1alpha1.APIServiceStatus) { s.Differences = []string{"1 of 5 nodes, such as e"} }), code: output.OK,
+			want: []string{"warn", "do not answer what", "1 of 5 nodes, such as e"},
+		},
+		"a metric of an autoscaler is lost": {
+			change: external(func(s *v1alpha1.APIServiceStatus) {
+				s.Differences = []string{"queue (HorizontalPodAutoscaler shop/web): 404"}
+			}), code: output.NotMet,
+			want: []string{"FAIL", "queue (HorizontalPodAutoscaler shop/web): 404", "add sources and rules for it"},
+		},
+		"Helm applies it": {
+			change: external(func(s *v1alpha1.APIServiceStatus) {
+				s.Message = "It is theirs. It is applied by Helm release keda/keda, whose next change takes it back: leave it out"
+			}),
+			code: output.OK, want: []string{"warn", "it is applied by Helm release keda/keda, whose next change takes it back: leave it out"},
+		},
+		"not compared": {
+			change: func(w *plugincluster.World) {
+				theirs(func(*v1alpha1.APIServiceStatus) {})(w)
+				w.Condition(v1alpha1.ConditionServingReady, metav1.ConditionFalse, "RollingOut", "waits")
+			},
+			code: output.NotMet, want: []string{"FAIL", "nothing-lost", "the serving pods are not ready"},
+		},
 		"not reached": {
 			change: func(w *plugincluster.World) { w.Codes[readyz] = http.StatusServiceUnavailable }, code: output.NotMet,
 			want: []string{"FAIL", "kube-apiserver does not reach the pods", "kube-apiserver must be able to open TCP connections to port 10250"},

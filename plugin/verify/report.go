@@ -116,6 +116,7 @@ var checks = []check{
 // checksBeforeAdoption is what --before-adoption checks.
 var checksBeforeAdoption = []check{
 	{"serving-reachable", "kube-apiserver reaches the serving pods of each MetricsBackend", servingReachable},
+	{"nothing-lost", "the serving pods answer what the other implementation does, which nobody applies again", nothingLost},
 }
 
 // verify runs every check once. It fails if the objects of prepare cannot be read.

@@ -14,9 +14,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/metrics/pkg/apis/metrics"
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
 // Recorder records the clients of a fixed set of versions. It is safe for concurrent
@@ -39,19 +41,28 @@ func NewRecorder(c clock.PassiveClock, versions []schema.GroupVersion) *Recorder
 // WithRecording records the clients of resource requests. It belongs after
 // authorization, since a refused request does not use a version. Discovery is not
 // recorded: clients and kube-apiserver read that of every version. A watch is recorded
-// when it starts, which happens many times a day.
+// when it starts, which happens many times a day. A request for a metric that nothing
+// makes, answered with 404, is of a client of another implementation.
 func WithRecording(handler http.Handler, recorder *Recorder) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		recorder.recordRequest(r)
-		handler.ServeHTTP(w, r)
+		info, ok := request.RequestInfoFrom(r.Context())
+		switch {
+		case !ok || !info.IsResourceRequest:
+			handler.ServeHTTP(w, r)
+		case info.APIGroup == metrics.GroupName:
+			recorder.recordRequest(r, info)
+			handler.ServeHTTP(w, r)
+		default:
+			stream.ServeObserved(w, r, handler, func(code int) {
+				if code != http.StatusNotFound {
+					recorder.recordRequest(r, info)
+				}
+			})
+		}
 	})
 }
 
-func (r *Recorder) recordRequest(req *http.Request) {
-	info, ok := request.RequestInfoFrom(req.Context())
-	if !ok || !info.IsResourceRequest {
-		return
-	}
+func (r *Recorder) recordRequest(req *http.Request, info *request.RequestInfo) {
 	user, ok := request.UserFrom(req.Context())
 	if !ok {
 		return

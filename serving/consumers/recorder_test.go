@@ -262,27 +262,41 @@ func newRequest(tb testing.TB, path, userAgent, userName string) *http.Request {
 }
 
 func TestWithRecording(t *testing.T) {
+	const externalPath = "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/queue"
+	external := []v1alpha1.ConsumerStatus{{Version: "v1beta1.external.metrics.k8s.io", UserAgent: "kubectl", User: "jane", LastSeen: "2026-11-01"}}
 	kubectl := []v1alpha1.ConsumerStatus{consumer("v1", "kubectl", "jane", "2026-11-01")}
 	tests := map[string]struct {
 		path, user string
-		want       []v1alpha1.ConsumerStatus
+		// code is that of the answer, if the handler writes one.
+		code int
+		want []v1alpha1.ConsumerStatus
 	}{
-		"list":                   {"/apis/metrics.k8s.io/v1/nodes", "jane", kubectl},
-		"get":                    {"/apis/metrics.k8s.io/v1/namespaces/default/pods/a", "jane", kubectl},
-		"watch":                  {"/apis/metrics.k8s.io/v1/pods?watch=true", "jane", kubectl},
-		"discovery of a version": {"/apis/metrics.k8s.io/v1", "system:kube-aggregator", nil},
-		"discovery of the group": {"/apis/metrics.k8s.io", "jane", nil},
-		"OpenAPI":                {"/openapi/v2", "system:aggregator", nil},
-		"health":                 {"/readyz", "system:anonymous", nil},
-		"the report itself":      {v1alpha1.ConsumersPath, "prober", nil},
-		"another group":          {"/apis/apps/v1/deployments", "jane", nil},
-		"no user":                {"/apis/metrics.k8s.io/v1/nodes", "", nil},
+		"list":                          {"/apis/metrics.k8s.io/v1/nodes", "jane", 0, kubectl},
+		"get":                           {"/apis/metrics.k8s.io/v1/namespaces/default/pods/a", "jane", 0, kubectl},
+		"watch":                         {"/apis/metrics.k8s.io/v1/pods?watch=true", "jane", 0, kubectl},
+		"discovery of a version":        {"/apis/metrics.k8s.io/v1", "system:kube-aggregator", 0, nil},
+		"discovery of the group":        {"/apis/metrics.k8s.io", "jane", 0, nil},
+		"OpenAPI":                       {"/openapi/v2", "system:aggregator", 0, nil},
+		"health":                        {"/readyz", "system:anonymous", 0, nil},
+		"the report itself":             {v1alpha1.ConsumersPath, "prober", 0, nil},
+		"another group":                 {"/apis/apps/v1/deployments", "jane", 0, nil},
+		"a metric":                      {externalPath, "jane", 200, external},
+		"a metric, and nothing written": {externalPath, "jane", 0, external},
+		"a watch of a metric":           {externalPath + "?watch=true", "jane", 200, external},
+		"a source that fails":           {externalPath, "jane", 503, external},
+		"a metric that nothing makes":   {externalPath, "jane", 404, nil},
+		"a pod that is gone":            {"/apis/metrics.k8s.io/v1/namespaces/default/pods/a", "jane", 404, kubectl},
+		"no user":                       {"/apis/metrics.k8s.io/v1/nodes", "", 0, nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := NewRecorder(testingclock.NewFakePassiveClock(noon), versions)
+			r := NewRecorder(testingclock.NewFakePassiveClock(noon), append(versions, schema.GroupVersion{Group: "external.metrics.k8s.io", Version: "v1beta1"}))
 			served := false
-			handler := WithRecording(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served = true }), r)
+			handler := WithRecording(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if served = true; tc.code != 0 {
+					w.WriteHeader(tc.code)
+				}
+			}), r)
 			handler.ServeHTTP(httptest.NewRecorder(), newRequest(t, tc.path, "kubectl/v1.37.0 (linux/amd64)", tc.user))
 			if !served {
 				t.Error("the request was not served")

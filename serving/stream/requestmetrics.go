@@ -40,60 +40,65 @@ func WithRequestMetrics(next http.Handler, resolver request.RequestInfoResolver,
 			next.ServeHTTP(w, r)
 			return
 		}
-		counting := &countingWriter{ResponseWriter: w, api: api, verb: info.Verb}
-		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(counting), r)
-		if r.Context().Err() == nil {
-			// If the handler wrote nothing, net/http sends a 200.
-			counting.count(http.StatusOK)
-		}
+		ServeObserved(w, r, next, func(code int) {
+			requestsTotal.WithLabelValues(api.Group, api.Version, api.Resource, info.Verb, strconv.Itoa(code)).Inc()
+			if info.Verb == "watch" && code >= http.StatusBadRequest {
+				errorsTotal.WithLabelValues(api.Group, api.Version, api.Resource, statusReason(code)).Inc()
+			}
+		})
 	})
 }
 
 // countedVerbs are the verbs of clients that watch and of clients that poll.
 var countedVerbs = map[string]bool{"get": true, "list": true, "watch": true}
 
-// countingWriter counts a request when its response starts.
-type countingWriter struct {
+// ServeObserved serves a request, and calls started once with the code of the response when that starts; not for a client
+// that is gone before.
+func ServeObserved(w http.ResponseWriter, r *http.Request, next http.Handler, started func(code int)) {
+	observed := &observedWriter{ResponseWriter: w, started: started}
+	next.ServeHTTP(responsewriter.WrapForHTTP1Or2(observed), r)
+	if r.Context().Err() == nil {
+		// If the handler wrote nothing, net/http sends a 200.
+		observed.start(http.StatusOK)
+	}
+}
+
+// observedWriter calls started when the response starts.
+type observedWriter struct {
 	http.ResponseWriter
-	api     API
-	verb    string
-	counted bool
+	started func(code int)
 }
 
 // Unwrap implements responsewriter.UserProvidedDecorator.
-func (w *countingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *observedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader counts the response, unless it is provisional.
-func (w *countingWriter) WriteHeader(code int) {
+// WriteHeader starts the response, unless it is provisional.
+func (w *observedWriter) WriteHeader(code int) {
 	if code >= http.StatusOK {
-		w.count(code)
+		w.start(code)
 	}
 	w.ResponseWriter.WriteHeader(code)
 }
 
-// Write counts the response if WriteHeader was not called.
-func (w *countingWriter) Write(p []byte) (int, error) {
-	w.count(http.StatusOK)
+// Write starts the response if WriteHeader was not called.
+func (w *observedWriter) Write(p []byte) (int, error) {
+	w.start(http.StatusOK)
 	return w.ResponseWriter.Write(p)
 }
 
-// Hijack counts the response of a WebSocket, which is not written through this writer.
-func (w *countingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+// Hijack starts the response of a WebSocket, which is not written through this writer.
+func (w *observedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffers, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err == nil {
-		w.count(http.StatusSwitchingProtocols)
+		w.start(http.StatusSwitchingProtocols)
 	}
 	return conn, buffers, err
 }
 
-func (w *countingWriter) count(code int) {
-	if w.counted {
-		return
-	}
-	w.counted = true
-	requestsTotal.WithLabelValues(w.api.Group, w.api.Version, w.api.Resource, w.verb, strconv.Itoa(code)).Inc()
-	if w.verb == "watch" && code >= http.StatusBadRequest {
-		errorsTotal.WithLabelValues(w.api.Group, w.api.Version, w.api.Resource, statusReason(code)).Inc()
+func (w *observedWriter) start(code int) {
+	if w.started != nil {
+		w.started(code)
+		w.started = nil
 	}
 }
 

@@ -91,6 +91,7 @@ func DescribeTarget(service *apiregistrationv1.APIService) string {
 var (
 	ServiceNamespaceField = []string{"f:spec", "f:service", "f:namespace"}
 	ServiceNameField      = []string{"f:spec", "f:service", "f:name"}
+	CABundleField         = []string{"f:spec", "f:caBundle"}
 )
 
 // ChangedBy returns the field manager that changed a field that we wrote, and whether there is

@@ -45,6 +45,8 @@ const (
 	Move Action = "Move"
 	// Apply corrects our APIService, if it differs from what we want.
 	Apply Action = "Apply"
+	// AddAuthority adds our authority to the caBundle of someone else's APIService, whose Service stays.
+	AddAuthority Action = "AddAuthority"
 	// EndTrial makes a takeover final.
 	EndTrial Action = "EndTrial"
 	// Revert restores the recorded state of the previous owner, since a takeover failed.
@@ -67,6 +69,8 @@ const (
 	NeedHolder Need = "Holder"
 	// NeedReach: whether every kube-apiserver reaches our pods, by the canary API.
 	NeedReach Need = "Reach"
+	// NeedComparison: what our pods do not answer of what the implementation behind someone else's APIService answers.
+	NeedComparison Need = "Comparison"
 	// NeedConsumers: whether clients keep a version that the spec does not name.
 	NeedConsumers Need = "Consumers"
 	// NeedPreviousEndpoints: whether the previous owner is ready to get requests again.

@@ -55,10 +55,16 @@ func pointing(namespace, name, holder string) func(*Version) {
 }
 
 var (
-	ours         = pointing("system", "metrics-serving-cluster", "cluster")
-	oursAway     = pointing("kube-system", "existing", "cluster")
-	theirs       = pointing("kube-system", "metrics-server", "")
-	another      = pointing("system", "metrics-serving-another", "another")
+	ours       = pointing("system", "metrics-serving-cluster", "cluster")
+	oursAway   = pointing("kube-system", "existing", "cluster")
+	theirs     = pointing("kube-system", "metrics-server", "")
+	another    = pointing("system", "metrics-serving-another", "another")
+	ofExternal = func(v *Version) {
+		v.GV = schema.GroupVersion{Group: "external.metrics.k8s.io", Version: "v1beta1"}
+		for i := range v.Servers {
+			v.Servers[i].Serves = map[schema.GroupVersion]bool{v.GV: true}
+		}
+	}
 	adoptsAlways = func(v *Version) { v.Adoption = v1alpha1.AdoptionAlways }
 	trial        = func(v *Version) { v.Live.Annotations[v1alpha1.AnnotationUnverified] = "true" }
 	applied      = func(v *Version) { v.Applied = true }
@@ -90,6 +96,13 @@ var (
 	failing = func(v *Version) { v.Failing = debounce.Streak{Count: 3, Elapsed: 6 * time.Second} }
 )
 
+// authorityAdded has our authority in the caBundle for that long.
+func authorityAdded(before time.Duration) func(*Version) {
+	return func(v *Version) {
+		v.Live.Spec.CABundle = WithAuthority([]byte("theirs"), v.Identity.Target.CABundle, "cluster", testNow.Add(-before))
+	}
+}
+
 func recorded(service string) func(*Version) {
 	return func(v *Version) {
 		body, _ := json.Marshal(PreviousOwner{Service: v1alpha1.ExistingService{Namespace: "kube-system", Name: service}, GroupPriorityMinimum: 100, VersionPriority: 100})
@@ -118,6 +131,9 @@ func TestDecide(t *testing.T) {
 	}
 	previousReady := func(ready bool) func(*Version) {
 		return known(NeedPreviousEndpoints, func(v *Version) { v.PreviousReady = ready })
+	}
+	compared := func(why string, lost ...string) func(*Version) {
+		return known(NeedComparison, func(v *Version) { v.Uncompared, v.Differences.Lost = why, lost })
 	}
 	discovery := func(why string) func(*Version) { return known(NeedDiscovery, func(v *Version) { v.Discovery = why }) }
 	routing := func(why string) func(*Version) { return known(NeedRouting, func(v *Version) { v.Routing = why }) }
@@ -170,6 +186,7 @@ func TestDecide(t *testing.T) {
 		{on: "adoption is Refuse", changes: []func(*Version){pointing("kube-system", "metrics-server", "another"), writtenBy("helm"), holder(HolderDeleting)}},
 		{on: "kube-apiserver serves the version itself", changes: []func(*Version){oursAway, func(v *Version) { v.Live.Spec.Service = nil }}},
 		{on: "may not be taken over now", changes: []func(*Version){theirs, paused}},
+		{on: "writes it back at any time", changes: []func(*Version){theirs, adoptsAlways, func(v *Version) { v.Live.Labels["addonmanager.kubernetes.io/mode"] = "Reconcile" }}},
 		{on: "it has not been unavailable for a minute", changes: []func(*Version){theirs, func(v *Version) { v.Adoption = v1alpha1.AdoptionIfUnavailable }}},
 		{on: "adoption is Refuse", changes: []func(*Version){theirs}},
 		{on: "is stalled, and the APIService points to the target", changes: []func(*Version){ours, blocked}},
@@ -186,9 +203,22 @@ func TestDecide(t *testing.T) {
 		{on: "it is as we want it", changes: []func(*Version){ours, applied}},
 		{on: "someone else's implementation, and a takeover has failed", changes: []func(*Version){theirs, adoptsAlways, paused}},
 		{on: "ready for less than 10 s", changes: []func(*Version){oursAway, func(v *Version) { v.Served = time.Second }}},
+		{changes: []func(*Version){ofExternal, theirs, adoptsAlways}, needs: NeedComparison},
+		{on: "autoscalers read metrics there", changes: []func(*Version){ofExternal, theirs, adoptsAlways, compared("", "queue")}},
+		{on: "autoscalers read metrics there", changes: []func(*Version){ofExternal, theirs, adoptsAlways, compared("no answer")}},
+		{changes: []func(*Version){ofExternal, theirs, adoptsAlways, compared("")}, needs: NeedReach},
+		{changes: []func(*Version){ofExternal, theirs, adoptsAlways, func(v *Version) { v.DespiteLost = true }}, needs: NeedReach},
 		{changes: []func(*Version){theirs, adoptsAlways}, needs: NeedReach},
 		{on: "not every kube-apiserver has reached our pods", changes: []func(*Version){theirs, adoptsAlways, reach(false)}},
-		{on: "the APIService is someone else's, or was", changes: []func(*Version){theirs, adoptsAlways, reach(true)}},
+		{on: "has taken our authority out", changes: []func(*Version){theirs, adoptsAlways, reach(true), func(v *Version) { v.Contest.AuthorityAdded = true }}},
+		{on: "has taken our authority out", changes: []func(*Version){theirs, adoptsAlways, reach(true), func(v *Version) { v.Contest.Stop(testNow) }}},
+		{on: "has a caBundle without our authority", changes: []func(*Version){theirs, adoptsAlways, reach(true)}},
+		{on: "has a caBundle without our authority", changes: []func(*Version){theirs, adoptsAlways, reach(true), func(v *Version) {
+			v.Contest.AuthorityAdded = true
+			v.Contest.Stop(testNow.Add(-ContestWindow)) // it is tried once more
+		}}},
+		{on: "for less than a minute", changes: []func(*Version){theirs, adoptsAlways, reach(true), authorityAdded(59 * time.Second)}},
+		{on: "the APIService is someone else's, or was", changes: []func(*Version){theirs, adoptsAlways, reach(true), authorityAdded(time.Minute)}},
 		{on: "another version moves first", changes: []func(*Version){func(v *Version) { v.OtherMoves = "v1beta1.metrics.k8s.io" }}},
 		{on: "another version of the group is on trial", changes: []func(*Version){func(v *Version) { v.OtherTrial = "v1beta1.metrics.k8s.io" }}},
 		{on: "someone else's, and may not be taken over", changes: []func(*Version){shared, func(v *Version) { v.OtherNotOwned = "refused" }}},

@@ -24,12 +24,13 @@ type PreviousOwner v1alpha1.PreviousOwner
 // RecordOwner returns the present state of an APIService, with the labels that ours
 // replace.
 func RecordOwner(service *apiregistrationv1.APIService, ours map[string]string) PreviousOwner {
+	caBundle, _ := CutAuthority(service.Spec.CABundle, "")
 	before := PreviousOwner{
 		Service: v1alpha1.ExistingService{
 			Namespace: service.Spec.Service.Namespace, Name: service.Spec.Service.Name,
 			Port: ptr.To(ptr.Deref(service.Spec.Service.Port, manifests.ServicePort)),
 		},
-		CABundle:              service.Spec.CABundle,
+		CABundle:              caBundle,
 		InsecureSkipTLSVerify: service.Spec.InsecureSkipTLSVerify,
 		GroupPriorityMinimum:  service.Spec.GroupPriorityMinimum,
 		VersionPriority:       service.Spec.VersionPriority,
@@ -114,5 +115,5 @@ func AdoptedFrom(service *apiregistrationv1.APIService) string {
 	if err != nil {
 		return "taken over, and cannot be handed back: " + err.Error()
 	}
-	return fmt.Sprintf("taken over from Service %s, to which it is handed back", before.Target())
+	return fmt.Sprintf("taken over from Service %s, to which it is handed back%s", before.Target(), AppliedBy(service))
 }

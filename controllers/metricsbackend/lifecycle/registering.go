@@ -12,6 +12,8 @@ import (
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 const (
@@ -66,25 +68,34 @@ var registering = []Transition{
 		},
 	},
 	{
+		From: []State{Moving}, On: "the APIService is someone else's, and who applies it writes it back at any time", To: Pending, reason: notOwned,
+		when: (*Version).isReverted, text: func(v *Version) string {
+			applier := AppliedBy(v.Live)
+			return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s, and %s writes it back at any time. It stays theirs: take version %s out of "+
+				"%s.versions; or %s", v.Name(), DescribeTarget(v.Live), applier.Who, v.GV.Version, v.Section, applier.Remedy)
+		},
+	},
+	{
 		From: []State{Moving}, On: "the APIService is someone else's, may not be taken over now, and a takeover has failed before",
-		when: func(v *Version) bool { return v.isRefused() && v.Paused.Message != "" }, reason: pauseReason, text: pause, recheck: pauseLeft,
+		when: func(v *Version) bool { return v.IsRefused() && v.Paused.Message != "" }, reason: pauseReason, text: pause, recheck: pauseLeft,
 	},
 	{
 		From: []State{Moving}, On: "the APIService is someone else's, and adoption is IfUnavailable: it has not been unavailable for a minute",
-		when: func(v *Version) bool { return v.isRefused() && v.Adoption == v1alpha1.AdoptionIfUnavailable }, To: Pending,
+		when: func(v *Version) bool { return v.IsRefused() && v.Adoption == v1alpha1.AdoptionIfUnavailable }, To: Pending,
 		reason: notOwned, recheck: func(v *Version) time.Duration { return max(0, AdoptionGrace-v.unavailable()) }, text: func(v *Version) string {
 			return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s, and %s.adoption is IfUnavailable: it is taken over once "+
-				"kube-apiserver has reported it unavailable for %s; set that to Always to take it over now", v.Name(), DescribeTarget(v.Live), v.Section, AdoptionGrace)
+				"kube-apiserver has reported it unavailable for %s; set that to Always to take it over now%s%s",
+				v.Name(), DescribeTarget(v.Live), v.Section, AdoptionGrace, v.describeDifferences(), AppliedBy(v.Live))
 		},
 	},
 	{
 		From: []State{Moving}, On: "the APIService is someone else's, and adoption is Refuse",
-		when: (*Version).isRefused, To: Pending, reason: notOwned, text: func(v *Version) string {
+		when: (*Version).IsRefused, To: Pending, reason: notOwned, text: func(v *Version) string {
 			return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s, and stays theirs: take version %s out of %s.versions; or remove "+
 				"that implementation and its registration (kubectl delete apiservice %s); or, after kubectl metrics verify --before-adoption, "+
 				"set %s.adoption to IfUnavailable to take it over only if it does not answer, or to Always to take it over now (it is handed "+
-				"back when this MetricsBackend goes)",
-				v.Name(), DescribeTarget(v.Live), v.GV.Version, v.Section, v.Name(), v.Section)
+				"back when this MetricsBackend goes)%s%s",
+				v.Name(), DescribeTarget(v.Live), v.GV.Version, v.Section, v.Name(), v.Section, v.describeDifferences(), AppliedBy(v.Live))
 		},
 	},
 
@@ -106,7 +117,7 @@ var registering = []Transition{
 	// Writes.
 	{
 		From: []State{Moving, Registered}, On: "another field manager has changed the APIService back three times within six hours",
-		when: (*Version).isContested, To: Contested, reason: func(*Version) string { return v1alpha1.ReasonContested }, text: (*Version).describeContest,
+		when: (*Version).isContested, To: Contested, reason: contestReason, text: (*Version).describeContest,
 	},
 	{
 		From: registered, On: "the APIService has a caBundle, and the target is not verified", moves: true,
@@ -135,8 +146,39 @@ var registering = []Transition{
 		},
 	},
 	{
+		From: []State{Moving}, On: "the APIService is someone else's, and autoscalers read metrics there that our pods do not answer, or that is not known", To: Pending,
+		when: (*Version).isCompared, needs: NeedComparison, holds: func(v *Version) bool { return v.Uncompared != "" || len(v.Differences.Lost) > 0 },
+		reason: notOwned, recheck: func(*Version) time.Duration { return AdoptionGrace }, text: func(v *Version) string {
+			if v.Uncompared != "" {
+				return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s, and is not taken over before both were compared: %s",
+					v.Name(), DescribeTarget(v.Live), v.Uncompared)
+			}
+			return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s, and is not taken over since autoscalers would lose metrics: add "+
+				"sources and rules for them, or set %s.adoptDespiteLostMetrics%s", v.Name(), DescribeTarget(v.Live), v.Section, v.describeDifferences())
+		},
+	},
+	{
 		From: []State{Moving}, On: "the APIService points to someone else's implementation, and not every kube-apiserver has reached our pods", moves: true,
 		when: func(v *Version) bool { return v.Identity.Deploys && v.ReplacesOther() }, needs: NeedReach, holds: isUnreached, To: Canary, text: describeReach, recheck: reachRecheck,
+	},
+	{
+		From: []State{Moving}, On: "the APIService is someone else's, and another field manager has taken our authority out of its caBundle",
+		when: (*Version).isAuthorityRemoved, To: Contested, reason: contestReason, text: (*Version).describeRemovedAuthority,
+	},
+	{
+		From: []State{Moving}, On: "the APIService is someone else's, and has a caBundle without our authority", moves: true,
+		when: (*Version).lacksAuthority, Do: AddAuthority,
+	},
+	{
+		From: []State{Moving}, On: "our authority has been in its caBundle for less than a minute", moves: true,
+		when: func(v *Version) bool {
+			since, added := v.authoritySince()
+			return v.testsAuthority() && added && since < AuthorityTime
+		},
+		recheck: func(v *Version) time.Duration { since, _ := v.authoritySince(); return AuthorityTime - since },
+		text: func(v *Version) string {
+			return fmt.Sprintf("waits for %s whether another field manager takes our authority out of its caBundle", AuthorityTime)
+		},
 	},
 	{From: []State{Moving}, On: "the APIService is someone else's, or was", when: (*Version).isAdoption, Do: Move, To: Trial, moves: true},
 	{From: []State{Moving}, On: "the APIService is ours, or another MetricsBackend's", when: always, Do: Move, To: Registered, moves: true},
@@ -166,6 +208,8 @@ var registering = []Transition{
 	{From: []State{Pending}, On: "nobody else serves the group", when: always, Do: Register, To: Registered},
 }
 
+func contestReason(*Version) string { return v1alpha1.ReasonContested }
+
 func notOwned(*Version) string { return v1alpha1.ReasonNotOwned }
 
 func (v *Version) pointsToTarget() bool { return v.Live != nil && v.Identity.PointsToTarget(v.Live) }
@@ -187,10 +231,12 @@ func (v *Version) IsForeign() bool {
 		v.isOtherBackends() && !PointsToLabelled(v.Live) && isRepointed(v.Live)
 }
 
-// isRefused reports whether the APIService is someone else's, or to be handed back to someone else, and adoption keeps
+// IsRefused reports whether the APIService is someone else's, or to be handed back to someone else, and adoption keeps
 // it from being taken over now.
-func (v *Version) isRefused() bool {
+func (v *Version) IsRefused() bool {
 	switch {
+	case v.isReverted():
+		return true
 	case v.Adoption == v1alpha1.AdoptionAlways, !v.IsForeign() && !(v.isOtherBackends() && v.IsRecorded()):
 		return false
 	case v.Adoption == v1alpha1.AdoptionIfUnavailable:
@@ -198,6 +244,28 @@ func (v *Version) isRefused() bool {
 	}
 	return true
 }
+
+// isCompared reports whether our pods must answer all that autoscalers read from the implementation of someone else.
+func (v *Version) isCompared() bool {
+	return v.Identity.Deploys && v.IsForeign() && !v.DespiteLost && v.GV.Group != manifests.ResourceMetricsGroup
+}
+
+func (v *Version) describeDifferences() string {
+	described := ""
+	for _, part := range []struct {
+		what  string
+		lines []string
+	}{{"lack", v.Differences.Lost}, {"answer differently", v.Differences.Changed}} {
+		if n := len(part.lines); n > 0 {
+			const shown = 3
+			described += fmt.Sprintf(". Our pods %s: %s", part.what, strings.Join(part.lines[:min(n, shown)], "; ")+text.AndMore(n-shown, "difference"))
+		}
+	}
+	return described
+}
+
+// isReverted reports whether the APIService is someone else's, and who applies it writes it back at any time.
+func (v *Version) isReverted() bool { return v.IsForeign() && AppliedBy(v.Live).Reverts }
 
 // unavailable returns for how long kube-apiserver has reported the APIService unavailable.
 func (v *Version) unavailable() time.Duration {

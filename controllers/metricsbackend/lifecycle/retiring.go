@@ -96,7 +96,7 @@ func (v *Version) isAdopted() bool {
 
 // IsRecorded reports whether the APIService has a record of a previous owner.
 func (v *Version) IsRecorded() bool {
-	return metav1.HasAnnotation(v.Live.ObjectMeta, v1alpha1.AnnotationPreviousOwner)
+	return v.Live != nil && metav1.HasAnnotation(v.Live.ObjectMeta, v1alpha1.AnnotationPreviousOwner)
 }
 
 // recordProblem returns why an APIService cannot be handed back to the recorded owner, or nil.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/comparison"
 	"github.com/metricsbackend/metrics-backend-operator/internal/debounce"
 )
 
@@ -33,6 +34,10 @@ type Version struct {
 	// Section is the field of the spec that its group has.
 	Section  string
 	Adoption v1alpha1.AdoptionPolicy
+	// DespiteLost: it may be taken over although autoscalers lose metrics.
+	DespiteLost bool
+	// Differences are between someone else's implementation and our pods, as of the last comparison.
+	Differences comparison.Result
 	// Conflict is why it cannot be registered, as an earlier step found, or empty.
 	Conflict string
 	// Blocked: nothing of the MetricsBackend may be written.
@@ -84,6 +89,8 @@ type Version struct {
 
 	Holder Holder
 	Reach  Reach
+	// Uncompared is why someone else's implementation and our pods cannot be compared, or empty.
+	Uncompared string
 	// Consumers: clients keep a version that the spec does not name, or it is not known yet who uses it.
 	Consumers bool
 	// PreviousReady: the previous owner is ready to get requests again.

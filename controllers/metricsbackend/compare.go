@@ -1,0 +1,98 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/comparison"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
+)
+
+const (
+	// compareBeforeTakeover and compareRefused are how old a comparison may be: before a takeover,
+	// and for the status while the APIService stays someone else's.
+	compareBeforeTakeover = time.Minute
+	compareRefused        = 10 * time.Minute
+	// compareTimeout bounds one, which the reconciliation waits for.
+	compareTimeout = 30 * time.Second
+	// maxDifferences bounds those of one version in the status.
+	maxDifferences = 10
+	// autoscalersPage is how many HorizontalPodAutoscalers are read at once.
+	autoscalersPage = 500
+)
+
+// compared is the last comparison of an APIService.
+type compared struct {
+	comparison.Result
+	at  time.Time
+	why string
+}
+
+// compare compares the implementation behind someone else's APIService with our pods, unless that was done before maxAge.
+func (r *Reconciler) compare(ctx context.Context, s *reconcileState, v *lifecycle.Version, maxAge time.Duration) {
+	last := s.history.comparisons[v.Name()]
+	if last.at.IsZero() || s.now.Sub(last.at) >= maxAge {
+		ctx, cancel := context.WithTimeout(ctx, compareTimeout)
+		defer cancel()
+		result, err := r.differences(ctx, s, v)
+		if last = (compared{Result: result, at: s.now}); err != nil {
+			klog.FromContext(ctx).Info("Cannot compare an APIService of someone else with our pods", "apiService", v.Name(), "err", err)
+			last.why = stableErrorMessage(err)
+		}
+		for _, lines := range [][]string{last.Lost, last.Changed} {
+			for i := range lines {
+				lines[i] = text.Truncate(lines[i], maxNote)
+			}
+		}
+		s.history.comparisons[v.Name()] = last
+	}
+	v.Differences, v.Uncompared = last.Result, last.why
+}
+
+func (r *Reconciler) differences(ctx context.Context, s *reconcileState, v *lifecycle.Version) (comparison.Result, error) {
+	ready := s.rollout.pods.ready()
+	if len(ready) == 0 {
+		return comparison.Result{}, errors.New("no pod of ours is ready")
+	}
+	pod := s.connection(ready[0].Pod)
+	var err error
+	if pod.Token, err = r.tokens.Token(ctx, s.proberAccount()); err != nil {
+		return comparison.Result{}, err
+	}
+	ours := func(ctx context.Context, path string, query url.Values, into any) error {
+		return r.Pods.Read(ctx, pod, path, query, into)
+	}
+	if v.GV.Group == manifests.ResourceMetricsGroup {
+		return comparison.Objects(ctx, v.GV, r.Aggregator.Get, ours)
+	}
+	metrics, err := r.metricsOfAutoscalers(ctx, v)
+	if err != nil {
+		return comparison.Result{}, err
+	}
+	return comparison.Values(ctx, metrics, r.Aggregator.Get, ours)
+}
+
+// metricsOfAutoscalers returns the metrics that autoscalers of the cluster read from a version.
+func (r *Reconciler) metricsOfAutoscalers(ctx context.Context, v *lifecycle.Version) ([]comparison.Metric, error) {
+	var all []autoscalingv2.HorizontalPodAutoscaler
+	var page autoscalingv2.HorizontalPodAutoscalerList
+	for begin := true; begin || page.Continue != ""; begin = false {
+		if err := r.APIReader.List(ctx, &page, client.Limit(autoscalersPage), client.Continue(page.Continue)); err != nil {
+			return nil, fmt.Errorf("list HorizontalPodAutoscalers: %w", err)
+		}
+		all = append(all, page.Items...)
+	}
+	return comparison.MetricsOf(v.GV, all, r.Client.RESTMapper()), nil
+}

@@ -1,0 +1,65 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verify
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/metrics/pkg/apis/custom_metrics"
+	"k8s.io/metrics/pkg/apis/external_metrics"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
+)
+
+// nothingLost tells, of each APIService of someone else that a MetricsBackend names, what its operator found: what the
+// serving pods do not answer, and who applies it.
+func nothingLost(ctx context.Context, snap *snapshot) []Result {
+	var results []Result
+	for _, group := range []string{group, custom_metrics.GroupName, external_metrics.GroupName} {
+		registrations, err := aggregation.Registrations(ctx, snap.cluster, group)
+		if err != nil {
+			results = append(results, snap.requestFailed("/apis/"+group, err, ""))
+		}
+		for i := range registrations {
+			r := &registrations[i]
+			for j := range snap.backends {
+				backend := &snap.backends[j]
+				if r.Backend == "" && backend.Spec.Existing == nil && slices.Contains(versionsOf(&backend.Spec, group), r.Version) {
+					results = append(results, takeover(backend, group, r))
+				}
+			}
+		}
+	}
+	if len(results) == 0 {
+		return []Result{skip("APIServices", "no MetricsBackend names a version that someone else serves")}
+	}
+	return results
+}
+
+func takeover(backend *v1alpha1.MetricsBackend, group string, r *aggregation.Registration) Result {
+	subject := r.Version + "." + group
+	if !meta.IsStatusConditionTrue(backend.Status.Conditions, v1alpha1.ConditionServingReady) {
+		return fail(subject, "not compared with "+r.Service+": the serving pods are not ready", "the status tells what they wait for").withCommand(statusCommandOf(backend.Name))
+	}
+	i := slices.IndexFunc(backend.Status.APIServices, func(s v1alpha1.APIServiceStatus) bool { return s.Name == subject })
+	if i < 0 {
+		return fail(subject, "the operator has not looked at it yet", operatorRuns)
+	}
+	status := backend.Status.APIServices[i]
+	_, applied, found := strings.Cut(status.Message, ". It is applied by ")
+	switch {
+	case len(status.Differences) > 0 && group != aggregation.GroupResourceMetrics:
+		return fail(subject, "the serving pods do not answer what "+r.Service+" does: "+strings.Join(status.Differences, "; "),
+			"add sources and rules for it, or leave the version to "+r.Service)
+	case len(status.Differences) > 0:
+		return warn(subject, "the serving pods do not answer what "+r.Service+" does: "+strings.Join(status.Differences, "; "), "look why, with kubectl metrics status")
+	case found:
+		return warn(subject, "the serving pods answer what "+r.Service+" does; but it is applied by "+applied, "stop that before the takeover")
+	}
+	return pass(subject, "the serving pods answer what %s does", r.Service)
+}
