@@ -6,7 +6,6 @@ package plugin
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -50,10 +49,11 @@ func run(ctx context.Context, args []string, streams genericiooptions.IOStreams)
 	cmd := NewCommand(streams) //nolint:contextcheck // cobra hands the context to each command
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
-	if err != nil && !errors.Is(err, output.ErrNotMet) && !errors.Is(err, output.ErrIncomplete) {
+	code := output.ExitCode(err)
+	if code == output.NotRun {
 		_, _ = fmt.Fprintln(streams.ErrOut, "error:", err)
 	}
-	return output.ExitCode(err)
+	return code
 }
 
 // NewCommand returns `kubectl metrics` with all its commands.
@@ -98,11 +98,6 @@ func addVerbosity(cmd *cobra.Command) {
 	all := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(all)
 	v := all.Lookup("v")
-	cmd.PersistentFlags().VarP(goValue{v.Value}, "v", "v", "number for the log level verbosity; 6 shows requests")
+	v.Usage += "; 6 shows requests"
+	cmd.PersistentFlags().AddGoFlag(v)
 }
-
-// goValue makes a flag.Value a pflag.Value.
-type goValue struct{ flag.Value }
-
-// Type implements pflag.Value.
-func (goValue) Type() string { return "Level" }
