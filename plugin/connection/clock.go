@@ -22,7 +22,8 @@ type serverClock struct {
 	offset atomic.Int64
 }
 
-func (s *serverClock) now() time.Time { return s.clock.Now().Add(time.Duration(s.offset.Load())) }
+// Now returns kube-apiserver's time, so that a wrong local clock does not make samples old.
+func (s *serverClock) Now() time.Time { return s.clock.Now().Add(time.Duration(s.offset.Load())) }
 
 // observe reads the Date header of each response.
 func (s *serverClock) observe(next http.RoundTripper) http.RoundTripper {

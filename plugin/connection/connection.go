@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -50,8 +51,8 @@ type Cluster struct {
 	// Config is for clients of other packages. It has no timeout, and updates Now.
 	Config *rest.Config
 
-	raw  rest.Interface
-	time *serverClock
+	raw rest.Interface
+	serverClock
 }
 
 // Namespace returns the namespace of the kubeconfig's context, or of --namespace.
@@ -81,16 +82,13 @@ func ForConfig(config *rest.Config, warnings io.Writer, clock clock.PassiveClock
 	timeout := cmp.Or(config.Timeout, requestTimeout)
 	config.Timeout = 0 // it would end watches, too
 	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
-	c := &Cluster{Host: config.Host, Timeout: timeout, time: &serverClock{clock: clock}}
-	config.Wrap(c.time.observe)
+	c := &Cluster{Host: config.Host, Timeout: timeout, serverClock: serverClock{clock: clock}}
+	config.Wrap(c.observe)
 	c.Config = rest.CopyConfig(config)
 
-	kinds, mapper, err := schemeAndMapper()
-	if err != nil {
-		return nil, err
-	}
-	c.Objects, err = client.NewWithWatch(config, client.Options{Scheme: kinds, Mapper: mapper})
-	if err != nil {
+	kinds, mapper := schemeAndMapper()
+	var err error
+	if c.Objects, err = client.NewWithWatch(config, client.Options{Scheme: kinds, Mapper: mapper}); err != nil {
 		return nil, fmt.Errorf("make a client for %s: %w", config.Host, err)
 	}
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
@@ -105,22 +103,17 @@ func userAgent() string {
 }
 
 // schemeAndMapper returns the kinds that the plugin reads, with a static mapper: discovery may be broken.
-func schemeAndMapper() (*apiruntime.Scheme, meta.RESTMapper, error) {
+func schemeAndMapper() (*apiruntime.Scheme, meta.RESTMapper) {
 	kinds := apiruntime.NewScheme()
-	for _, add := range []func(*apiruntime.Scheme) error{
-		corev1.AddToScheme, autoscalingv2.AddToScheme, apiregistrationv1.AddToScheme, v1alpha1.AddToScheme,
-	} {
-		if err := add(kinds); err != nil {
-			return nil, nil, fmt.Errorf("build the scheme: %w", err)
-		}
-	}
+	builder := apiruntime.NewSchemeBuilder(corev1.AddToScheme, autoscalingv2.AddToScheme, apiregistrationv1.AddToScheme, v1alpha1.AddToScheme)
+	utilruntime.Must(builder.AddToScheme(kinds))
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
 	mapper.Add(autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), meta.RESTScopeNamespace)
 	mapper.Add(apiregistrationv1.SchemeGroupVersion.WithKind("APIService"), meta.RESTScopeRoot)
 	mapper.Add(v1alpha1.GroupVersion.WithKind("MetricsBackend"), meta.RESTScopeRoot)
-	return kinds, mapper, nil
+	return kinds, mapper
 }
 
 // Get returns the body of GET path, which may have a query. Its errors are those
@@ -165,9 +158,6 @@ func withoutURL(err error) error {
 	}
 	return err
 }
-
-// Now returns kube-apiserver's time, so that a wrong local clock does not make samples old.
-func (c *Cluster) Now() time.Time { return c.time.now() }
 
 // pageSize is the number of objects of a page.
 const pageSize = 500

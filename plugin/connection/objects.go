@@ -5,7 +5,6 @@ package connection
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -14,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -27,38 +25,35 @@ import (
 // Backends lists the MetricsBackends by name. It returns none, and no error, if the CRD is not
 // installed.
 func (c *Cluster) Backends(ctx context.Context) ([]v1alpha1.MetricsBackend, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
 	var list v1alpha1.MetricsBackendList
-	if err := c.Objects.List(ctx, &list); isUnknownKind(err) {
-		return nil, nil
-	} else if err != nil {
-		return nil, hint(fmt.Errorf("list MetricsBackends: %w", err), "the ClusterRole metrics-backend-viewer allows it")
-	}
-	return list.Items, nil
+	err := c.list(ctx, &list, "MetricsBackends", "the ClusterRole metrics-backend-viewer allows it")
+	// A list is never NotFound for another reason.
+	return list.Items, client.IgnoreNotFound(err)
 }
 
 // APIServices lists the APIServices of all groups.
 func (c *Cluster) APIServices(ctx context.Context) ([]apiregistrationv1.APIService, error) {
+	var list apiregistrationv1.APIServiceList
+	err := c.list(ctx, &list, "APIServices", "you need the permission to list apiservices.apiregistration.k8s.io")
+	return list.Items, err
+}
+
+// list lists objects. What users lack who may not is added to the error.
+func (c *Cluster) list(ctx context.Context, list client.ObjectList, objects, lack string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	var list apiregistrationv1.APIServiceList
-	if err := c.Objects.List(ctx, &list); err != nil {
-		return nil, hint(fmt.Errorf("list APIServices: %w", err), "you need the permission to list apiservices.apiregistration.k8s.io")
+	err := c.Objects.List(ctx, list)
+	switch {
+	case IsDenied(err):
+		return fmt.Errorf("list %s: %w (%s)", objects, err, lack)
+	case err != nil:
+		return fmt.Errorf("list %s: %w", objects, err)
 	}
-	return list.Items, nil
+	return nil
 }
 
 // IsDenied reports whether the user has no permission, so that a retry is useless.
 func IsDenied(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
-
-// hint adds the missing permission to an error.
-func hint(err error, lack string) error {
-	if IsDenied(err) {
-		return fmt.Errorf("%w (%s)", err, lack)
-	}
-	return err
-}
 
 // BackendNameError means that the user has to name a MetricsBackend, or another one.
 type BackendNameError struct{ message string }
@@ -124,11 +119,4 @@ func CompleteBackend(flags genericclioptions.RESTClientGetter) cobra.CompletionF
 		backends, _ := cluster.Backends(cmd.Context())
 		return namesOf(backends), cobra.ShellCompDirectiveNoFileComp
 	}
-}
-
-// isUnknownKind reports whether an error of a list means that the API does not exist. A list
-// is never NotFound for another reason.
-func isUnknownKind(err error) bool {
-	var noMatch *meta.NoKindMatchError
-	return apierrors.IsNotFound(err) || errors.As(err, &noMatch)
 }
