@@ -21,20 +21,23 @@ const (
 	hanging = 4
 )
 
+// Terminal returns the file descriptor of a stream, and whether it is a terminal.
+func Terminal(stream any) (int, bool) {
+	file, ok := stream.(*os.File)
+	if !ok {
+		return 0, false
+	}
+	fd := int(file.Fd()) //nolint:gosec // descriptors are small
+	return fd, term.IsTerminal(fd)
+}
+
 // terminalWidth returns the columns of the terminal that w writes to, and 0 if it is none.
 func terminalWidth(w io.Writer) int {
-	file, ok := w.(*os.File)
+	fd, ok := Terminal(w)
 	if !ok {
 		return 0
 	}
-	fd := int(file.Fd()) //nolint:gosec // descriptors are small
-	if !term.IsTerminal(fd) {
-		return 0
-	}
-	width, _, err := term.GetSize(fd)
-	if err != nil {
-		return 0
-	}
+	width, _, _ := term.GetSize(fd) // 0 with an error
 	return width
 }
 

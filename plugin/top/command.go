@@ -27,6 +27,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/client"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
 const long = `Shows the CPU and memory of nodes or pods, as kubectl top does, or with --watch as a
@@ -216,8 +217,8 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster, streams 
 	if nodes != nil {
 		background.Go(func() { nodes.run(ctx) })
 	}
-	fd, isTerminal := terminal(streams.Out, getenv)
-	if !isTerminal {
+	fd, isTerminal := output.Terminal(streams.Out)
+	if !isTerminal || getenv("TERM") == "dumb" { // a dumb one cannot be drawn on
 		l := &lines{view: v, out: streams.Out, err: streams.ErrOut, now: cluster.Now}
 		return l.follow(ctx, s, o.interval)
 	}

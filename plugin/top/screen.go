@@ -6,12 +6,13 @@ package top
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"golang.org/x/term"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
 const (
@@ -33,27 +34,16 @@ type screen struct {
 	restore func()
 }
 
-// terminal returns out's file descriptor if it is a terminal that can be drawn on.
-func terminal(out io.Writer, getenv func(string) string) (int, bool) {
-	file, ok := out.(*os.File)
-	if !ok || getenv("TERM") == "dumb" {
-		return 0, false
-	}
-	fd := int(file.Fd()) //nolint:gosec // descriptors are small
-	return fd, term.IsTerminal(fd)
-}
-
 // openScreen switches the terminal to raw mode and the alternate screen until close.
 func openScreen(streams genericiooptions.IOStreams, fd int) (*screen, error) {
 	s := &screen{out: streams.Out, fd: fd, color: printers.AllowsColorOutput(streams.Out), restore: func() {}}
-	if in, ok := streams.In.(*os.File); ok && term.IsTerminal(int(in.Fd())) { //nolint:gosec // descriptors are small
-		inFd := int(in.Fd()) //nolint:gosec // descriptors are small
+	if inFd, ok := output.Terminal(streams.In); ok {
 		before, err := term.MakeRaw(inFd)
 		if err != nil {
 			return nil, fmt.Errorf("take the terminal: %w", err)
 		}
 		s.restore = func() { _ = term.Restore(inFd, before) }
-		s.keys = readKeys(in)
+		s.keys = readKeys(streams.In)
 	}
 	if _, err := io.WriteString(s.out, enterScreen); err != nil {
 		s.restore()
