@@ -4,6 +4,7 @@
 package top
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"slices"
@@ -210,19 +211,13 @@ var (
 
 // symbolsFor returns the symbols for the locale, in the first variable that is set, as libc does.
 func symbolsFor(getenv func(string) string) symbols {
+	locale := strings.ToLower(cmp.Or(getenv("LC_ALL"), getenv("LC_CTYPE"), getenv("LANG")))
+	hasBlocks := strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")
 	if runtime.GOOS == "windows" {
-		if getenv("WT_SESSION") != "" { // Windows Terminal; an old console has other code pages
-			return blocks
-		}
-		return ascii
+		hasBlocks = getenv("WT_SESSION") != "" // Windows Terminal; an old console has other code pages
 	}
-	for _, variable := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
-		if locale := strings.ToLower(getenv(variable)); locale != "" {
-			if strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8") {
-				return blocks
-			}
-			return ascii
-		}
+	if hasBlocks {
+		return blocks
 	}
 	return ascii
 }

@@ -14,6 +14,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -93,9 +95,12 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 	f.BoolVarP(&o.watch, "watch", "w", false, "Go on, until you quit.")
 	f.DurationVar(&o.interval, "poll-interval", o.interval, "With --watch, time between two lists where watch is not served.")
 	f.DurationVar(&o.maxAge, "max-age", o.maxAge, "With --watch, how long a row stays without a new data point; at least three times the interval at which the implementation scrapes.")
-	_ = cmd.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions([]string{"name", "cpu", "memory"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions(orders, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
+
+// orders are the values of --sort-by.
+var orders = []string{string(byName), string(byCPU), string(byMemory)}
 
 // complete reads the arguments, validates the flags and sets the namespace.
 func (o *options) complete(args []string, flags genericclioptions.RESTClientGetter) error {
@@ -113,9 +118,7 @@ func (o *options) complete(args []string, flags genericclioptions.RESTClientGett
 	if len(args) > 1 {
 		o.name = args[1]
 	}
-	switch order(o.sortBy) {
-	case byName, byCPU, byMemory:
-	default:
+	if !slices.Contains(orders, o.sortBy) {
 		return fmt.Errorf("--sort-by %q: must be name, cpu or memory", o.sortBy)
 	}
 	switch {
@@ -168,20 +171,15 @@ func (o *options) source(cluster *connection.Cluster) (*source, error) {
 
 // title returns the heading of the table.
 func (o *options) title() string {
-	title := "nodes"
+	parts := []string{"nodes", o.selector, o.fields}
 	switch {
 	case o.nodes:
 	case o.allNamespaces:
-		title = "pods in all namespaces"
+		parts[0] = "pods in all namespaces"
 	default:
-		title = "pods in namespace " + o.namespace
+		parts[0] = "pods in namespace " + o.namespace
 	}
-	for _, selector := range []string{o.selector, o.fields} {
-		if selector != "" {
-			title += ", " + selector
-		}
-	}
-	return title
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ", ")
 }
 
 func (o *options) run(ctx context.Context, cluster *connection.Cluster, streams genericiooptions.IOStreams, getenv func(string) string) error {

@@ -101,25 +101,9 @@ func (l *live) handleKey(k key) {
 	_, height := l.screen.size()
 	page := max(height-4, 1)
 	rows := len(v.table.rows)
-	switch k {
-	case keyCPU:
-		v.by, v.scroll = byCPU, 0
-	case keyMemory:
-		v.by, v.scroll = byMemory, 0
-	case keyName:
-		v.by, v.scroll = byName, 0
-	case keyUp:
-		v.scroll--
-	case keyDown:
-		v.scroll++
-	case keyPageUp:
-		v.scroll -= page
-	case keyPageDown:
-		v.scroll += page
-	case keyHome:
-		v.scroll = 0
-	case keyEnd:
-		v.scroll = rows
+	if by, ok := map[key]order{keyCPU: byCPU, keyMemory: byMemory, keyName: byName}[k]; ok {
+		v.by, v.scroll = by, 0
 	}
+	v.scroll += map[key]int{keyUp: -1, keyDown: 1, keyPageUp: -page, keyPageDown: page, keyHome: -v.scroll, keyEnd: rows}[k]
 	v.scroll = max(min(v.scroll, rows-page), 0)
 }

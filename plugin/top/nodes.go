@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
@@ -54,7 +55,7 @@ func (c *nodeLister) request() {
 
 // run lists nodes on request, at most once per nodeListInterval.
 func (c *nodeLister) run(ctx context.Context) {
-	for {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
@@ -62,15 +63,9 @@ func (c *nodeLister) run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			return
 		case c.out <- c.list(ctx):
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(nodeListInterval):
-		}
-	}
+	}, nodeListInterval)
 }
 
 // list lists nodes. Without the permission only the percentages are missing.

@@ -5,6 +5,7 @@ package top
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -49,11 +50,8 @@ func (t *table) apply(c change) {
 }
 
 func appendHistory(values []int64, value int64) []int64 {
-	if len(values) == historyLength {
-		copy(values, values[1:])
-		values = values[:historyLength-1]
-	}
-	return append(values, value)
+	values = append(values, value)
+	return values[max(len(values)-historyLength, 0):]
 }
 
 // newest returns the time of the newest sample, or zero.
@@ -78,21 +76,14 @@ const (
 
 // sorted returns the rows, by name or with the highest usage first.
 func (t *table) sorted(by order) []*row {
-	rows := make([]*row, 0, len(t.rows))
-	for _, r := range t.rows {
-		rows = append(rows, r)
-	}
-	slices.SortFunc(rows, func(a, b *row) int { return compare(&a.sample, &b.sample, by) })
-	return rows
-}
-
-func compare(a, b *sample, by order) int {
-	usage := 0
-	switch by {
-	case byCPU:
-		usage = cmp.Compare(b.cpu, a.cpu)
-	case byMemory:
-		usage = cmp.Compare(b.memory, a.memory)
-	}
-	return cmp.Or(usage, cmp.Compare(a.id.namespace, b.id.namespace), cmp.Compare(a.id.pod, b.id.pod), cmp.Compare(a.id.name, b.id.name))
+	return slices.SortedFunc(maps.Values(t.rows), func(a, b *row) int {
+		usage := 0
+		switch by {
+		case byCPU:
+			usage = cmp.Compare(b.cpu, a.cpu)
+		case byMemory:
+			usage = cmp.Compare(b.memory, a.memory)
+		}
+		return cmp.Or(usage, cmp.Compare(a.id.namespace, b.id.namespace), cmp.Compare(a.id.pod, b.id.pod), cmp.Compare(a.id.name, b.id.name))
+	})
 }
