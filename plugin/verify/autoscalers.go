@@ -60,26 +60,21 @@ func checkHPA(hpa *autoscalingv2.HorizontalPodAutoscaler) *Result {
 	i := slices.IndexFunc(hpa.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
 		return c.Type == autoscalingv2.ScalingActive
 	})
-	var result Result
-	switch {
-	case i < 0:
-		result = warn(subject, "the HPA controller has not judged it yet", "look again in 15 seconds").withCommand(describe)
-	case hpa.Status.Conditions[i].Status == corev1.ConditionTrue:
-		return nil
-	default:
-		c := hpa.Status.Conditions[i]
-		message := fmt.Sprintf("ScalingActive is %s, %s: %s", c.Status, c.Reason, c.Message)
-		switch {
-		case c.Reason == "ScalingDisabled":
-			// Its target was scaled to zero by hand.
-			result = skip(subject, "%s", message)
-		case strings.Contains(c.Message, "missing request for"):
-			result = warn(subject, message, "not the metrics API's fault: set resource requests in its target's pods")
-		case !slices.Contains(byResourceMetrics, c.Reason):
-			result = warn(subject, message, "the cause is not "+group).withCommand(describe)
-		default:
-			result = fail(subject, message, "was it so before? Then leave it out with --skip=hpa-active="+subject).withCommand(describe)
-		}
+	if i < 0 {
+		return new(warn(subject, "the HPA controller has not judged it yet", "look again in 15 seconds").withCommand(describe))
 	}
-	return &result
+	c := hpa.Status.Conditions[i]
+	message := fmt.Sprintf("ScalingActive is %s, %s: %s", c.Status, c.Reason, c.Message)
+	switch {
+	case c.Status == corev1.ConditionTrue:
+		return nil
+	case c.Reason == "ScalingDisabled":
+		// Its target was scaled to zero by hand.
+		return new(skip(subject, "%s", message))
+	case strings.Contains(c.Message, "missing request for"):
+		return new(warn(subject, message, "not the metrics API's fault: set resource requests in its target's pods"))
+	case !slices.Contains(byResourceMetrics, c.Reason):
+		return new(warn(subject, message, "the cause is not "+group).withCommand(describe))
+	}
+	return new(fail(subject, message, "was it so before? Then leave it out with --skip=hpa-active="+subject).withCommand(describe))
 }

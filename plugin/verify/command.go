@@ -116,8 +116,14 @@ func ids() []string {
 }
 
 func long() string {
-	var b strings.Builder
-	b.WriteString(`Checks metrics.k8s.io as KEP-5207 wants it verified after an upgrade, a rollback or a
+	list := func(checks []check) string {
+		var b strings.Builder
+		for _, c := range checks {
+			fmt.Fprintf(&b, "\n  %-22s %s", c.id, c.description)
+		}
+		return b.String()
+	}
+	return `Checks metrics.k8s.io as KEP-5207 wants it verified after an upgrade, a rollback or a
 migration, whoever serves it, and that custom.metrics.k8s.io and external.metrics.k8s.io
 of MetricsBackends are there. Each line tells what was looked at and, where it is not
 as it should be, what to do, with the next command to type on a line of its own.
@@ -126,16 +132,9 @@ Discovery and metrics are those of the kube-apiserver that answers.
 Exit codes: 0 all checks passed (warnings and skipped ones included), 1 a check
 failed, 2 the checks could not be run.
 
-Checks:
-`)
-	for _, c := range checks {
-		fmt.Fprintf(&b, "  %-22s %s\n", c.id, c.description)
-	}
-	b.WriteString("\nWith --before-adoption only:\n")
-	for _, c := range checksBeforeAdoption {
-		fmt.Fprintf(&b, "  %-22s %s\n", c.id, c.description)
-	}
-	return strings.TrimSuffix(b.String(), "\n")
+Checks:` + list(checks) + `
+
+With --before-adoption only:` + list(checksBeforeAdoption)
 }
 
 func (o *options) validate() error {
@@ -165,8 +164,8 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster) error {
 	deadline := o.clock.Now().Add(o.timeout)
 	printed := ""
 	for {
-		snap := &snapshot{cluster: cluster, checks: o.checks(), expect: o.expect, maxAge: o.maxAge, flags: o.flags}
-		report, err := snap.verify(ctx, o.skip)
+		snap := &snapshot{cluster: cluster, options: o}
+		report, err := snap.verify(ctx)
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted: %w", context.Cause(ctx))
 		}

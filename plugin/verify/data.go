@@ -117,19 +117,16 @@ func podsFresh(ctx context.Context, snap *snapshot) []Result {
 // checkFresh returns a failure unless samples could be read and at least one is fresh.
 func (snap *snapshot) checkFresh(r *aggregation.Registration, subject string, found samples.Samples, err error) *Result {
 	const remedy = "the API answers without data: can the implementation reach kubelets, and do container runtimes report figures? docs/resource-metrics.md#pods-without-metrics"
-	var result Result
 	switch {
 	case err != nil:
-		result = snap.requestFailed(subject, err, "this is what kubectl top and autoscalers get: see apiservice-available, then the implementation's log")
+		return new(snap.requestFailed(subject, err, "this is what kubectl top and autoscalers get: see apiservice-available, then the implementation's log"))
 	case len(found) == 0:
-		result = fail(subject, "no data: the list is empty", remedy).withCommand(statusCommandOf(r.Backend))
+		return new(fail(subject, "no data: the list is empty", remedy).withCommand(statusCommandOf(r.Backend)))
 	case found.Since(snap.oldest()) == 0:
-		result = fail(subject, fmt.Sprintf("no fresh data: the newest of %d samples is %s old, expected: at most %s",
-			len(found), snap.age(found), snap.samplesMaxAge), remedy).withCommand(statusCommandOf(r.Backend))
-	default:
-		return nil
+		return new(fail(subject, fmt.Sprintf("no fresh data: the newest of %d samples is %s old, expected: at most %s",
+			len(found), snap.age(found), snap.samplesMaxAge), remedy).withCommand(statusCommandOf(r.Backend)))
 	}
-	return &result
+	return nil
 }
 
 func (snap *snapshot) oldest() time.Time { return snap.cluster.Now().Add(-snap.samplesMaxAge) }

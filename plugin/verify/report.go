@@ -76,17 +76,6 @@ func (r *Report) failed() []Result {
 	return slices.DeleteFunc(slices.Clone(r.Checks), func(c Result) bool { return c.Outcome != Fail && c.Outcome != Error })
 }
 
-func (r *Report) setOutcome() {
-	switch {
-	case r.count(Fail) > 0:
-		r.Outcome = Fail
-	case r.count(Error) > 0:
-		r.Outcome = Error
-	default:
-		r.Outcome = Pass
-	}
-}
-
 // check returns a result for each object that it read.
 type check struct {
 	id          string
@@ -120,19 +109,19 @@ var checksBeforeAdoption = []check{
 }
 
 // verify runs every check once. It fails if the objects of prepare cannot be read.
-func (snap *snapshot) verify(ctx context.Context, skip []string) (*Report, error) {
+func (snap *snapshot) verify(ctx context.Context) (*Report, error) {
 	if err := snap.prepare(ctx); err != nil {
 		return nil, err
 	}
 	report := &Report{Cluster: snap.cluster.Host, Expected: snap.expected, ExpectedBy: snap.expectedBy}
-	for _, c := range snap.checks {
-		if slices.Contains(skip, c.id) {
+	for _, c := range snap.checks() {
+		if slices.Contains(snap.skip, c.id) {
 			report.Checks = append(report.Checks, Result{ID: c.id, Subject: c.description, Outcome: Skip, Message: "left out by --skip"})
 			continue
 		}
 		for _, result := range c.run(ctx, snap) {
 			result.ID = c.id
-			if slices.Contains(skip, c.id+"="+result.Subject) {
+			if slices.Contains(snap.skip, c.id+"="+result.Subject) {
 				result = Result{ID: c.id, Subject: result.Subject, Outcome: Skip, Message: "left out by --skip"}
 			}
 			if result.Command != "" {
@@ -144,9 +133,14 @@ func (snap *snapshot) verify(ctx context.Context, skip []string) (*Report, error
 			return nil, fmt.Errorf("interrupted: %w", err)
 		}
 	}
-	report.Checks = append(report.Checks, unused(skip, report.Checks)...)
+	report.Checks = append(report.Checks, unused(snap.skip, report.Checks)...)
 	report.Time = metav1.NewTime(snap.cluster.Now().Truncate(time.Second))
-	report.setOutcome()
+	report.Outcome = Pass
+	for _, outcome := range []Outcome{Error, Fail} {
+		if report.count(outcome) > 0 {
+			report.Outcome = outcome
+		}
+	}
 	return report, nil
 }
 

@@ -26,13 +26,8 @@ const group = aggregation.GroupResourceMetrics
 
 // snapshot is the state of the cluster that several checks need, read once.
 type snapshot struct {
+	*options
 	cluster *connection.Cluster
-	checks  []check
-	// expect and maxAge are flags, empty by default.
-	expect []string
-	maxAge time.Duration
-	// flags are appended to commands (see connection.Flags).
-	flags string
 
 	backends []v1alpha1.MetricsBackend
 	// backendsDenied is the error if the user has no permission to read them.
