@@ -5,6 +5,7 @@
 package aggregation
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/json"
@@ -65,19 +66,21 @@ type Registration struct {
 	Deleting      bool   `json:"deleting,omitempty"`
 }
 
-// Registrations reads the APIServices of a group, best version first.
-func Registrations(ctx context.Context, cluster *connection.Cluster, group string) ([]Registration, error) {
+// Registrations reads the APIServices of groups, in the order of the groups, best version first.
+func Registrations(ctx context.Context, cluster *connection.Cluster, groups ...string) ([]Registration, error) {
 	services, err := cluster.APIServices(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var found []Registration
 	for i := range services {
-		if services[i].Spec.Group == group {
+		if slices.Contains(groups, services[i].Spec.Group) {
 			found = append(found, Describe(&services[i]))
 		}
 	}
-	slices.SortFunc(found, func(a, b Registration) int { return CompareVersions(a.Version, b.Version) })
+	slices.SortFunc(found, func(a, b Registration) int {
+		return cmp.Or(slices.Index(groups, a.Group)-slices.Index(groups, b.Group), CompareVersions(a.Version, b.Version))
+	})
 	return found, nil
 }
 

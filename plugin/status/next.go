@@ -6,6 +6,7 @@ package status
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -40,7 +41,6 @@ func addFlags(nodes []*output.Node, flags string) {
 // precede the summary, and a command is only returned once.
 func nextCommands(b *Backend) map[string]string {
 	commands := map[string]string{}
-	var used []string
 	conditions := inOrder(b.Status.Conditions)
 	stalled := meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionStalled)
 	areas := slices.IndexFunc(conditions, func(c metav1.Condition) bool {
@@ -53,9 +53,8 @@ func nextCommands(b *Backend) map[string]string {
 		if !fails(c) || stalled && c.Type == v1alpha1.ConditionReady {
 			continue // Ready repeats Stalled
 		}
-		if command := nextOf(b, c.Type, c.Reason); command != "" && !slices.Contains(used, command) {
+		if command := nextOf(b, c.Type, c.Reason); command != "" && !slices.Contains(slices.Collect(maps.Values(commands)), command) {
 			commands[c.Type] = command
-			used = append(used, command)
 		}
 	}
 	return commands

@@ -74,13 +74,9 @@ func read(ctx context.Context, cluster *connection.Cluster, name string) (*Repor
 	if name != "" && len(report.Backends) == 0 {
 		return nil, connection.CheckBackendName(name, backends)
 	}
-	var registrations []aggregation.Registration
-	for _, group := range aggregation.Groups() {
-		found, err := aggregation.Registrations(ctx, cluster, group)
-		if err != nil {
-			return nil, err
-		}
-		registrations = append(registrations, found...)
+	registrations, err := aggregation.Registrations(ctx, cluster, aggregation.Groups()...)
+	if err != nil {
+		return nil, err
 	}
 	for _, r := range registrations {
 		service := APIService{Registration: r}

@@ -231,22 +231,14 @@ func addSources(root *output.Node, b *Backend, next map[string]string) {
 		return
 	}
 	rules := root.Add(output.Text("Rules"))
-	shown, left, warnings := 0, 0, 0
-	for _, r := range b.Status.Rules {
-		switch {
-		case r.State == v1alpha1.RuleWarning:
-			warnings++
-		case shown == maxShown:
-			left++
-		default:
-			shown++
-			rules.Add(output.Text(r.Path), output.Cell{Text: string(r.State), Tone: output.Bad}, output.Text(r.Reason), output.Text(r.Message))
-		}
+	failing := slices.DeleteFunc(slices.Clone(b.Status.Rules), func(r v1alpha1.RuleStatus) bool { return r.State == v1alpha1.RuleWarning })
+	for _, r := range failing[:min(len(failing), maxShown)] {
+		rules.Add(output.Text(r.Path), output.Cell{Text: string(r.State), Tone: output.Bad}, output.Text(r.Reason), output.Text(r.Message))
 	}
-	if left > 0 {
+	if left := len(failing) - maxShown; left > 0 {
 		rules.Add(output.Text(fmt.Sprintf("and %d more that fail", left)))
 	}
-	if warnings > 0 {
+	if warnings := len(b.Status.Rules) - len(failing); warnings > 0 {
 		rules.Add(output.Cell{Text: fmt.Sprintf("warnings: %d, see -o yaml", warnings), Tone: output.Warning})
 	}
 }
