@@ -104,75 +104,63 @@ func (g goal) reached(backend string) string {
 	return fmt.Sprintf("%s: %s, and no other version, available and in discovery", g.group, g.listed())
 }
 
-// state is the current state of the cluster.
-type state struct {
-	// backend may be nil.
-	backend *v1alpha1.MetricsBackend
-	// registrations are the APIServices of the group.
-	registrations []aggregation.Registration
-}
-
-// check reports whether the goal is reached, or what is missing. It reads discovery only if
-// the APIServices match the goal.
-func (g goal) check(ctx context.Context, cluster *connection.Cluster, current state) (bool, string, error) {
-	if g.ofBackend() {
-		done, missing := g.checkCondition(current.backend)
-		return done, missing, nil
+// checkVersions returns what is missing, or "" if the versions are there. It reads discovery only if the
+// APIServices match the goal. The backend, which may say why, may be nil.
+func (g goal) checkVersions(ctx context.Context, cluster *connection.Cluster, backend *v1alpha1.MetricsBackend) (string, error) {
+	registrations, err := aggregation.Registrations(ctx, cluster, g.group)
+	if err != nil {
+		return "", err
 	}
-	for _, r := range current.registrations {
+	for _, r := range registrations {
 		switch {
 		case !slices.Contains(g.versions, r.Version):
-			return false, withReason(r.Name+" is registered"+pointsTo(r), current.backend), nil
+			return withReason(r.Name+" is registered"+pointsTo(r), backend), nil
 		case r.Deleting:
-			return false, r.Name + " is being deleted", nil
+			return r.Name + " is being deleted", nil
 		case !r.Available:
-			return false, fmt.Sprintf("%s is not available, %s: %s", r.Name, r.Reason, r.Message), nil
+			return fmt.Sprintf("%s is not available, %s: %s", r.Name, r.Reason, r.Message), nil
 		}
 	}
 	for _, version := range g.versions {
-		if !slices.ContainsFunc(current.registrations, func(r aggregation.Registration) bool { return r.Version == version }) {
-			return false, withReason(version+"."+g.group+" is not registered", current.backend), nil
+		if !slices.ContainsFunc(registrations, func(r aggregation.Registration) bool { return r.Version == version }) {
+			return withReason(version+"."+g.group+" is not registered", backend), nil
 		}
 	}
 	// Clients use this document, which follows APIServices with a delay.
 	found, err := aggregation.Aggregated(ctx, cluster, g.group)
 	if err != nil {
-		return false, "", err
+		return "", err
 	}
 	for _, version := range slices.Concat(found.Current, found.Stale) {
 		if !slices.Contains(g.versions, version) {
 			// A stale version also blocks the deletion of namespaces.
-			return false, fmt.Sprintf("%s.%s is deleted, and still in discovery%s", version, g.group, asStale(found, version)), nil
+			return fmt.Sprintf("%s.%s is deleted, and still in discovery%s", version, g.group, asStale(found, version)), nil
 		}
 	}
 	for _, version := range g.versions {
 		if !slices.Contains(found.Current, version) {
-			return false, fmt.Sprintf("%s.%s is available, and not in discovery yet%s", version, g.group, asStale(found, version)), nil
+			return fmt.Sprintf("%s.%s is available, and not in discovery yet%s", version, g.group, asStale(found, version)), nil
 		}
 	}
-	return true, "", nil
+	return "", nil
 }
 
-func (g goal) checkCondition(backend *v1alpha1.MetricsBackend) (bool, string) {
-	if backend.Status.ObservedGeneration < backend.Generation {
-		return false, fmt.Sprintf("the operator has not looked at generation %d of the spec yet", backend.Generation)
-	}
+// checkCondition returns what is missing, or "" if the backend has the condition.
+func (g goal) checkCondition(backend *v1alpha1.MetricsBackend) string {
 	c := meta.FindStatusCondition(backend.Status.Conditions, g.condition)
-	if c == nil {
-		// Reconciling and Stalled only exist while they are true.
-		abnormal := g.condition == v1alpha1.ConditionReconciling || g.condition == v1alpha1.ConditionStalled
-		if abnormal && g.status == metav1.ConditionFalse && len(backend.Status.Conditions) > 0 {
-			return true, ""
-		}
-		return false, "there is no such condition yet"
+	// Reconciling and Stalled only exist while they are true.
+	abnormal := g.condition == v1alpha1.ConditionReconciling || g.condition == v1alpha1.ConditionStalled
+	switch {
+	case backend.Status.ObservedGeneration < backend.Generation || c != nil && c.ObservedGeneration < backend.Generation:
+		return fmt.Sprintf("the operator has not looked at generation %d of the spec yet", backend.Generation)
+	case c == nil && abnormal && g.status == metav1.ConditionFalse && len(backend.Status.Conditions) > 0:
+		return ""
+	case c == nil:
+		return "there is no such condition yet"
+	case c.Status == g.status:
+		return ""
 	}
-	if c.ObservedGeneration < backend.Generation {
-		return false, fmt.Sprintf("the operator has not looked at generation %d of the spec yet", backend.Generation)
-	}
-	if c.Status == g.status {
-		return true, ""
-	}
-	return false, fmt.Sprintf("it is %s, %s: %s", c.Status, c.Reason, c.Message)
+	return fmt.Sprintf("it is %s, %s: %s", c.Status, c.Reason, c.Message)
 }
 
 func asStale(found *aggregation.Discovery, version string) string {
@@ -191,12 +179,10 @@ func pointsTo(r aggregation.Registration) string {
 
 // withReason adds the message of the backend's condition Ready, unless it is True.
 func withReason(what string, backend *v1alpha1.MetricsBackend) string {
-	if backend == nil {
-		return what
+	if backend != nil {
+		if c := meta.FindStatusCondition(backend.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status != metav1.ConditionTrue {
+			what += fmt.Sprintf("; metricsbackend/%s: %s", backend.Name, c.Message)
+		}
 	}
-	c := meta.FindStatusCondition(backend.Status.Conditions, v1alpha1.ConditionReady)
-	if c == nil || c.Status == metav1.ConditionTrue {
-		return what
-	}
-	return fmt.Sprintf("%s; metricsbackend/%s: %s", what, backend.Name, c.Message)
+	return what
 }

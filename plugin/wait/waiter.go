@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
@@ -52,7 +51,7 @@ func (w *waiter) run(ctx context.Context) error {
 	deadline := w.clock.Now().Add(w.timeout)
 	printed := ""
 	for {
-		done, missing, err := w.check(ctx)
+		missing, err := w.check(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return fmt.Errorf("interrupted while waiting for %s", w.goal)
@@ -63,7 +62,7 @@ func (w *waiter) run(ctx context.Context) error {
 			return err
 		case err != nil:
 			missing = err.Error()
-		case done:
+		case missing == "":
 			_, err := fmt.Fprintln(w.streams.Out, w.goal.reached(w.backend))
 			return err
 		}
@@ -84,37 +83,33 @@ func (w *waiter) run(ctx context.Context) error {
 	}
 }
 
-// check reads the objects of the goal. It reports whether the goal is reached, or what is
-// missing.
-func (w *waiter) check(ctx context.Context) (bool, string, error) {
+// check reads the objects of the goal. It returns what is missing, or "" if the goal is reached.
+func (w *waiter) check(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.cluster.Timeout)
 	defer cancel()
 	if !w.chosen {
 		var err error
 		if w.backend, err = choose(ctx, w.cluster, w.args, w.goal); err != nil {
-			return false, "", err
+			return "", err
 		}
 		w.chosen = true
 	}
-	var current state
+	var backend *v1alpha1.MetricsBackend
 	if w.backend != "" {
-		var backend v1alpha1.MetricsBackend
-		switch err := w.cluster.Objects.Get(ctx, client.ObjectKey{Name: w.backend}, &backend); {
+		backend = &v1alpha1.MetricsBackend{}
+		switch err := w.cluster.Objects.Get(ctx, client.ObjectKey{Name: w.backend}, backend); {
 		case apierrors.IsNotFound(err) && w.goal.ofBackend():
-			return false, "", fmt.Errorf("MetricsBackend %q was %w", w.backend, errDeleted)
-		case err == nil:
-			current.backend = &backend
-		case w.goal.ofBackend():
-			return false, "", fmt.Errorf("get MetricsBackend %s: %w", w.backend, err)
+			return "", fmt.Errorf("MetricsBackend %q was %w", w.backend, errDeleted)
+		case err != nil && w.goal.ofBackend():
+			return "", fmt.Errorf("get MetricsBackend %s: %w", w.backend, err)
+		case err != nil:
+			backend = nil
 		}
 	}
-	if !w.goal.ofBackend() {
-		var err error
-		if current.registrations, err = aggregation.Registrations(ctx, w.cluster, w.goal.group); err != nil {
-			return false, "", err
-		}
+	if w.goal.ofBackend() {
+		return w.goal.checkCondition(backend), nil
 	}
-	return w.goal.check(ctx, w.cluster, current)
+	return w.goal.checkVersions(ctx, w.cluster, backend)
 }
 
 // isTransient reports whether a retry may succeed: kube-apiserver may be restarting.
