@@ -161,12 +161,10 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster, streams 
 	if err := o.print(streams, all, errs, cluster.Now()); err != nil {
 		return err
 	}
-	for i := range all {
-		if all[i].ValueCount > 0 {
-			return nil
-		}
+	if !slices.ContainsFunc(all, func(e Explained) bool { return e.ValueCount > 0 }) {
+		return output.ErrNotMet
 	}
-	return output.ErrNotMet
+	return nil
 }
 
 // print writes errors to the error stream, since programs read the output.

@@ -4,6 +4,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -75,11 +76,7 @@ func (e *Explained) values(root *output.Node, now time.Time) {
 	}
 	node := root.Add(output.Text("values"), heading)
 	for _, v := range e.Values {
-		what := v.Object
-		if what == "" {
-			what = series(v.Labels)
-		}
-		node.Add(output.Cell{Text: v.Value, Tone: output.Strong}, output.Text(what), output.Cell{Text: ago(v.Time.Time, now), Tone: output.Faint})
+		node.Add(output.Cell{Text: v.Value, Tone: output.Strong}, output.Text(cmp.Or(v.Object, series(v.Labels))), output.Cell{Text: ago(v.Time.Time, now), Tone: output.Faint})
 	}
 	addMore(node, len(e.Values), e.ValueCount)
 	for _, o := range e.Omitted {
@@ -110,14 +107,9 @@ func ago(t, now time.Time) string {
 
 // series returns labels in PromQL's notation.
 func series(labels map[string]string) string {
-	var b strings.Builder
-	b.WriteByte('{')
-	for i, name := range slices.Sorted(maps.Keys(labels)) {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(name + "=" + strconv.Quote(labels[name]))
+	var pairs []string
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		pairs = append(pairs, name+"="+strconv.Quote(labels[name]))
 	}
-	b.WriteByte('}')
-	return b.String()
+	return "{" + strings.Join(pairs, ",") + "}"
 }

@@ -48,15 +48,6 @@ func (o *options) targets(ctx context.Context, cluster *connection.Cluster) ([]t
 	if o.of == "" && !o.external {
 		return o.discovered(ctx, cluster)
 	}
-	t, err := o.chosen(ctx, cluster)
-	if err != nil {
-		return nil, []error{err}
-	}
-	return []target{t}, nil
-}
-
-// chosen returns the target of --for or --external.
-func (o *options) chosen(ctx context.Context, cluster *connection.Cluster) (target, error) {
 	name := customGroup
 	if o.external {
 		name = externalGroup
@@ -64,14 +55,14 @@ func (o *options) chosen(ctx context.Context, cluster *connection.Cluster) (targ
 	api, err := discover(ctx, cluster, name)
 	switch {
 	case err != nil:
-		return target{}, err
+		return nil, []error{err}
 	case api.version == "":
-		return target{}, fmt.Errorf("%s is not served: kubectl metrics status tells what is", name)
+		return nil, []error{fmt.Errorf("%s is not served: kubectl metrics status tells what is", name)}
 	case o.external:
-		return o.value(api), nil
+		return []target{o.value(api)}, nil
 	}
 	resource, object, _ := strings.Cut(o.of, "/")
-	return o.object(api, resource, object), nil
+	return []target{o.object(api, resource, object)}, nil
 }
 
 // discovered returns the metrics of the name in discovery of both APIs.
@@ -131,11 +122,10 @@ func (o *options) object(api group, resource, name string) target {
 	t := target{
 		segments: []string{"apis", customGroup, api.version},
 		query:    map[string]string{"metricLabelSelector": o.metricSelector},
-		title:    resource + "/" + o.metric,
 	}
-	object := name
-	if object == "" {
-		object = "*"
+	object, described := name, resource+"/"+name
+	if name == "" {
+		object, described = "*", resource
 		t.query["labelSelector"] = o.selector
 	}
 	switch {
@@ -146,19 +136,12 @@ func (o *options) object(api group, resource, name string) target {
 		t.title = "metric " + o.metric + " of namespace " + o.namespace
 	case namespaced:
 		t.segments = append(t.segments, "namespaces", o.namespace, resource, object, o.metric)
-		t.title = fmt.Sprintf("metric %s of %s in namespace %s", o.metric, named(resource, name), o.namespace)
+		t.title = fmt.Sprintf("metric %s of %s in namespace %s", o.metric, described, o.namespace)
 	default:
 		t.segments = append(t.segments, resource, object, o.metric)
-		t.title = fmt.Sprintf("metric %s of %s", o.metric, named(resource, name))
+		t.title = fmt.Sprintf("metric %s of %s", o.metric, described)
 	}
 	return t
-}
-
-func named(resource, name string) string {
-	if name == "" {
-		return resource
-	}
-	return resource + "/" + name
 }
 
 // value returns the target of an external metric.
