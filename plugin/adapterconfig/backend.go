@@ -24,30 +24,19 @@ type backend struct {
 }
 
 type backendSpec struct {
-	Sources         []namedSource    `yaml:"sources"`
-	ResourceMetrics *resourceMetrics `yaml:"resourceMetrics,omitempty"`
-	CustomMetrics   *metrics         `yaml:"customMetrics,omitempty"`
-	ExternalMetrics *metrics         `yaml:"externalMetrics,omitempty"`
+	Sources         []namedSource            `yaml:"sources"`
+	ResourceMetrics *metrics[*resourceRules] `yaml:"resourceMetrics,omitempty"`
+	CustomMetrics   *metrics[[]importedRule] `yaml:"customMetrics,omitempty"`
+	ExternalMetrics *metrics[[]importedRule] `yaml:"externalMetrics,omitempty"`
 }
 
 type namedSource struct {
-	Name       string           `yaml:"name"`
-	Prometheus prometheusSource `yaml:"prometheus"`
+	Name       string `yaml:"name"`
+	Prometheus source `yaml:"prometheus"`
 }
 
-type prometheusSource struct {
-	URL            string   `yaml:"url"`
-	SeriesInterval string   `yaml:"seriesInterval,omitempty"`
-	SeriesMaxAge   string   `yaml:"seriesMaxAge,omitempty"`
-	Headers        []header `yaml:"headers,omitempty"`
-}
-
-type resourceMetrics struct {
-	Rules *resourceRules `yaml:"rules"`
-}
-
-type metrics struct {
-	Rules []importedRule `yaml:"rules"`
+type metrics[R any] struct {
+	Rules R `yaml:"rules"`
 }
 
 // importedRule is a rule with the one additional field that an import may set.
@@ -66,17 +55,9 @@ type options struct {
 // write writes the MetricsBackend, with comments on differences. It returns what could not be
 // carried over, which the comments have, too.
 func write(out io.Writer, f *input, o options) ([]string, error) {
-	spec := backendSpec{Sources: []namedSource{{Name: o.sourceName, Prometheus: prometheusSource{
-		URL: f.source.URL, Headers: f.source.Headers,
-	}}}}
-	if d := f.source.SeriesInterval; d > 0 {
-		spec.Sources[0].Prometheus.SeriesInterval = d.String()
-	}
-	if d := f.source.SeriesMaxAge; d > 0 {
-		spec.Sources[0].Prometheus.SeriesMaxAge = d.String()
-	}
+	spec := backendSpec{Sources: []namedSource{{Name: o.sourceName, Prometheus: f.source}}}
 	if f.config.ResourceRules != nil {
-		spec.ResourceMetrics = &resourceMetrics{Rules: f.config.ResourceRules}
+		spec.ResourceMetrics = &metrics[*resourceRules]{f.config.ResourceRules}
 	}
 	spec.CustomMetrics = imported(f.config.Rules, o.nanAsZero)
 	// prometheus-adapter converts a NaN to the least integer there, which nobody wants.
@@ -103,11 +84,11 @@ func write(out io.Writer, f *input, o options) ([]string, error) {
 	return slices.Concat(leftOut, wrongRules), err
 }
 
-func imported(rules []rule, nanAsZero bool) *metrics {
+func imported(rules []rule, nanAsZero bool) *metrics[[]importedRule] {
 	if len(rules) == 0 {
 		return nil
 	}
-	m := &metrics{}
+	m := &metrics[[]importedRule]{}
 	for _, r := range rules {
 		m.Rules = append(m.Rules, importedRule{rule: r, NaNAsZero: nanAsZero})
 	}

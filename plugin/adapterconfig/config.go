@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"iter"
 	"regexp"
 
 	"go.yaml.in/yaml/v3"
@@ -60,6 +61,11 @@ type resourceRule struct {
 	NodeQuery      string    `yaml:"nodeQuery,omitempty"`
 	Resources      resources `yaml:"resources,omitempty"`
 	ContainerLabel string    `yaml:"containerLabel,omitempty"`
+}
+
+// all yields the rules with their names.
+func (r *resourceRules) all() iter.Seq2[string, *resourceRule] {
+	return func(yield func(string, *resourceRule) bool) { _ = yield("cpu", &r.CPU) && yield("memory", &r.Memory) }
 }
 
 func (c *config) empty() bool {

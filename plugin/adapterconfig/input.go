@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -159,10 +160,8 @@ func decodeDocument(text []byte, documents []*yaml.Node, document *yaml.Node, in
 }
 
 func checkSections(document *yaml.Node) error {
-	for _, section := range sections {
-		if at(document, section) != nil {
-			return nil
-		}
+	if slices.ContainsFunc(sections, func(section string) bool { return at(document, section) != nil }) {
+		return nil
 	}
 	return fmt.Errorf("line %d: none of %s", document.Line, strings.Join(sections, ", "))
 }

@@ -35,14 +35,11 @@ func (r *rule) unusable(external bool) []string {
 // unusable is rule.unusable for the rules of resource metrics.
 func (r *resourceRules) unusable() []string {
 	var wrong []string
-	for _, one := range []struct {
-		name string
-		rule *resourceRule
-	}{{"cpu", &r.CPU}, {"memory", &r.Memory}} {
-		wrong = append(wrong, one.rule.Resources.unusable(one.name+".resources")...)
-		for _, query := range []struct{ name, text string }{{"containerQuery", one.rule.ContainerQuery}, {"nodeQuery", one.rule.NodeQuery}} {
+	for name, rule := range r.all() {
+		wrong = append(wrong, rule.Resources.unusable(name+".resources")...)
+		for _, query := range []struct{ name, text string }{{"containerQuery", rule.ContainerQuery}, {"nodeQuery", rule.NodeQuery}} {
 			if err := checkQuery(query.text, true); err != nil {
-				wrong = append(wrong, fmt.Sprintf("%s.%s: %v", one.name, query.name, err))
+				wrong = append(wrong, fmt.Sprintf("%s.%s: %v", name, query.name, err))
 			}
 		}
 	}

@@ -15,12 +15,12 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// source is a Prometheus as prometheus-adapter's flags describe it.
+// source is a Prometheus as prometheus-adapter's flags describe it, with the names of spec.sources.
 type source struct {
-	URL            string
-	SeriesInterval time.Duration
-	SeriesMaxAge   time.Duration
-	Headers        []header
+	URL            string        `yaml:"url"`
+	SeriesInterval time.Duration `yaml:"seriesInterval,omitempty"`
+	SeriesMaxAge   time.Duration `yaml:"seriesMaxAge,omitempty"`
+	Headers        []header      `yaml:"headers,omitempty"`
 	// ambiguous names Deployments with different URLs.
 	ambiguous string
 	// leftOut is about flags that are not imported.

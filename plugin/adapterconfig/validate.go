@@ -55,12 +55,9 @@ func (r *resourceRules) problems() []string {
 			wrong = append(wrong, "window: "+err.Error())
 		}
 	}
-	for _, one := range []struct {
-		name string
-		rule resourceRule
-	}{{"cpu", r.CPU}, {"memory", r.Memory}} {
-		if one.rule.ContainerQuery == "" || one.rule.NodeQuery == "" || one.rule.ContainerLabel == "" {
-			wrong = append(wrong, one.name+" needs containerQuery, nodeQuery and containerLabel")
+	for name, rule := range r.all() {
+		if rule.ContainerQuery == "" || rule.NodeQuery == "" || rule.ContainerLabel == "" {
+			wrong = append(wrong, name+" needs containerQuery, nodeQuery and containerLabel")
 		}
 	}
 	return wrong
@@ -118,7 +115,8 @@ func (c *config) tooLarge() []string {
 	}
 	if r := c.ResourceRules; r != nil {
 		length("resourceRules.window", r.Window, maxWindow)
-		for path, one := range map[string]*resourceRule{"resourceRules.cpu": &r.CPU, "resourceRules.memory": &r.Memory} {
+		for name, one := range r.all() {
+			path := "resourceRules." + name
 			length(path+".containerQuery", one.ContainerQuery, maxQuery)
 			length(path+".nodeQuery", one.NodeQuery, maxQuery)
 			labels(path, &one.Resources)
