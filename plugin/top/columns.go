@@ -17,8 +17,6 @@ import (
 
 const (
 	gap = "  "
-	// maxTrend is the maximum width of a history.
-	maxTrend = historyLength
 	// minNames is the minimum width of all names of a row together.
 	minNames = 16
 	// minName is the minimum width of each name, in a terminal that is too narrow for that.
@@ -123,12 +121,12 @@ func (v *view) arrange(rows []*row, width int) []*column {
 	more := min(max(left, 0), wanted-given)
 	given, left = given+more, left-more
 	if memoryTrend.width > 0 {
-		grow := min(left/2, maxTrend-memoryTrend.width)
+		grow := min(left/2, historyLength-memoryTrend.width)
 		memoryTrend.width += grow
 		left -= grow
 	}
 	if cpuTrend.width > 0 {
-		cpuTrend.width += min(max(left, 0), maxTrend-cpuTrend.width)
+		cpuTrend.width += min(max(left, 0), historyLength-cpuTrend.width)
 	}
 	if memoryTrend.width > 0 { // the same scale of time for both
 		cpuTrend.width = min(cpuTrend.width, memoryTrend.width)

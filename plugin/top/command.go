@@ -197,9 +197,8 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster, streams 
 		title: o.title(), by: order(o.sortBy), namespaces: o.allNamespaces, containers: o.containers, percentages: o.nodes,
 		noHeaders: o.noHeaders, symbols: symbolsFor(getenv), table: newTable(), stale: o.maxAge * 2 / 3,
 	}
-	var nodes *nodeLister
+	nodes := &nodeLister{cluster: cluster, labels: o.selector, fields: o.fields, requests: make(chan struct{}, 1), out: make(chan nodeList)}
 	if o.nodes {
-		nodes = newNodeLister(cluster, o.selector, o.fields)
 		found := nodes.list(ctx)
 		v.available, v.notice.problem = found.available, found.problem
 	}
@@ -212,7 +211,7 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster, streams 
 	defer background.Wait()
 	defer cancel()
 	background.Go(func() { _ = s.run(ctx) }) // fails only if it was run before
-	if nodes != nil {
+	if o.nodes {
 		background.Go(func() { nodes.run(ctx) })
 	}
 	fd, isTerminal := output.Terminal(streams.Out)

@@ -17,7 +17,7 @@ type live struct {
 	view     *view
 	source   *source
 	screen   *screen
-	nodes    *nodeLister // of nodes; nil for pods
+	nodes    *nodeLister
 	interval time.Duration
 	now      func() time.Time // the cluster's
 	local    func() time.Time // this machine's, as in the client's status
@@ -63,7 +63,7 @@ func (l *live) run(ctx context.Context) error {
 				}
 				l.view.table.apply(c)
 				dirty = true
-			case found := <-l.nodes.results():
+			case found := <-l.nodes.out:
 				if found.available != nil { // else keep the former ones
 					l.view.available = found.available
 				}
@@ -78,18 +78,13 @@ func (l *live) draw() error {
 	v := l.view
 	v.now = l.now()
 	status := l.source.status()
-	n := notice{status: status, interval: l.interval, newest: -1, problem: v.notice.problem}
+	v.notice = notice{status: status, interval: l.interval, newest: -1, lastContact: l.local().Sub(status.LastContact), problem: v.notice.problem}
 	if newest := v.table.newest(); !newest.IsZero() {
-		n.newest = max(v.now.Sub(newest), 0)
+		v.notice.newest = max(v.now.Sub(newest), 0)
 	}
-	n.lastContact = l.local().Sub(status.LastContact)
-	v.notice = n
-	if l.nodes != nil {
-		for _, r := range v.table.rows {
-			if _, known := v.available[r.id.name]; !known {
-				l.nodes.request()
-				break
-			}
+	for _, r := range v.table.rows {
+		if _, known := v.available[r.id.name]; v.percentages && !known {
+			l.nodes.request()
 		}
 	}
 	width, height := l.screen.size()

@@ -33,18 +33,6 @@ type nodeList struct {
 	problem   string
 }
 
-func newNodeLister(cluster *connection.Cluster, labels, fields string) *nodeLister {
-	return &nodeLister{cluster: cluster, labels: labels, fields: fields, requests: make(chan struct{}, 1), out: make(chan nodeList)}
-}
-
-// results returns nil, which blocks, for a nil nodeLister.
-func (c *nodeLister) results() <-chan nodeList {
-	if c == nil {
-		return nil
-	}
-	return c.out
-}
-
 // request requests another list, for a node that is not known.
 func (c *nodeLister) request() {
 	select {

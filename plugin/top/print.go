@@ -38,26 +38,17 @@ func (v *view) printOnce(out io.Writer) error {
 	for _, r := range v.table.sorted(v.by) {
 		write(r.text)
 	}
-	for _, name := range v.withoutMetrics() {
-		write(func(c *column) string {
-			if c.key {
-				return name
-			}
-			return unknown
-		})
-	}
-	return w.Flush()
-}
-
-// withoutMetrics returns the nodes that have no metrics.
-func (v *view) withoutMetrics() []string {
-	var missing []string
 	for _, name := range slices.Sorted(maps.Keys(v.available)) {
-		if _, has := v.table.objects[name]; !has {
-			missing = append(missing, name)
+		if _, hasMetrics := v.table.objects[name]; !hasMetrics {
+			write(func(c *column) string {
+				if c.key {
+					return name
+				}
+				return unknown
+			})
 		}
 	}
-	return missing
+	return w.Flush()
 }
 
 // lines appends a line for each sample, for pipes and logs.
