@@ -18,7 +18,13 @@ type Format string
 // AddFlag adds -o, with text as default.
 func (f *Format) AddFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVarP((*string)(f), "output", "o", "text", "Output format: text, json or yaml.")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	Complete(cmd, "output", "text", "json", "yaml")
+}
+
+// Complete registers the completion of a flag.
+func Complete(cmd *cobra.Command, flag string, values ...string) {
+	// It only fails for an unknown flag.
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // Validate returns an error for an unknown format.

@@ -95,7 +95,7 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 	f.BoolVarP(&o.watch, "watch", "w", false, "Go on, until you quit.")
 	f.DurationVar(&o.interval, "poll-interval", o.interval, "With --watch, time between two lists where watch is not served.")
 	f.DurationVar(&o.maxAge, "max-age", o.maxAge, "With --watch, how long a row stays without a new data point; at least three times the interval at which the implementation scrapes.")
-	_ = cmd.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions(orders, cobra.ShellCompDirectiveNoFileComp))
+	output.Complete(cmd, "sort-by", orders...)
 	return cmd
 }
 

@@ -87,16 +87,10 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 	fs.DurationVar(&o.maxAge, "max-age", 0, "Age up to which a sample is fresh. Default: maxAge of the MetricsBackend; 90s without any.")
 	fs.BoolVar(&o.beforeAdoption, "before-adoption", false, "Check only whether kube-apiserver reaches the serving pods, and what of "+
 		"another implementation they do not answer, before they take over its APIService. It changes nothing.")
-	complete(cmd, "output", "text", "json", "junit")
-	complete(cmd, "expect", "v1", "v1beta1")
-	complete(cmd, "skip", ids()...)
+	output.Complete(cmd, "output", "text", "json", "junit")
+	output.Complete(cmd, "expect", "v1", "v1beta1")
+	output.Complete(cmd, "skip", ids()...)
 	return cmd
-}
-
-// complete registers the completion of a flag.
-func complete(cmd *cobra.Command, flag string, values ...string) {
-	// It only fails for an unknown flag.
-	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // checks returns what is to be checked.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
 const long = `Waits, and prints what is missing whenever that changes.
@@ -75,9 +76,7 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 	}
 	cmd.Flags().StringVar(&text, "for", text, "What to wait for: ready, condition=NAME[=STATUS] or versions=VERSION,VERSION.")
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "How long to wait; 0 looks once.")
-	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(
-		[]string{"ready", "condition=Available", "condition=CertificatesValid", "versions=v1,v1beta1", "versions=v1beta1", "versions=none"},
-		cobra.ShellCompDirectiveNoFileComp))
+	output.Complete(cmd, "for", "ready", "condition=Available", "condition=CertificatesValid", "versions=v1,v1beta1", "versions=v1beta1", "versions=none")
 	return cmd
 }
 
