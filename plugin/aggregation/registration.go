@@ -10,7 +10,6 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"net"
 	"regexp"
@@ -84,6 +83,16 @@ func Registrations(ctx context.Context, cluster *connection.Cluster, groups ...s
 	return found, nil
 }
 
+// Find returns the APIService of a version, or nil.
+func Find(registrations []Registration, version string) *Registration {
+	for i := range registrations {
+		if registrations[i].Version == version {
+			return &registrations[i]
+		}
+	}
+	return nil
+}
+
 // CompareVersions sorts versions as Kubernetes does, best first: v1, v1beta1.
 func CompareVersions(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) }
 
@@ -118,14 +127,7 @@ func Describe(service *apiregistrationv1.APIService) Registration {
 			r.AdoptedFrom = serviceName(previous.Service.Namespace, previous.Service.Name, ptr.Deref(previous.Service.Port, 443))
 		}
 	}
-	var end time.Time
-	var err error
-	if r.Authorities, end, err = authorities(service.Spec.CABundle); err != nil {
-		r.CABundleError = err.Error()
-	}
-	if r.Authorities > 0 {
-		r.CABundleNotAfter = ptr.To(metav1.NewTime(end))
-	}
+	r.readBundle(service.Spec.CABundle)
 	return r
 }
 
@@ -133,25 +135,24 @@ func serviceName(namespace, name string, port int32) string {
 	return namespace + "/" + net.JoinHostPort(name, strconv.Itoa(int(port)))
 }
 
-// authorities returns the number of certificates in a bundle, and when the last one expires:
-// during a rotation, the bundle has the old and the new authority.
-func authorities(bundle []byte) (int, time.Time, error) {
-	count, last := 0, time.Time{}
+// readBundle counts the certificates in a bundle, and keeps when the last one expires: during a
+// rotation, the bundle has the old and the new authority.
+func (r *Registration) readBundle(bundle []byte) {
 	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
 			continue
 		}
 		certificate, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return count, last, fmt.Errorf("a certificate of caBundle cannot be read: %w", err)
+			r.CABundleError = fmt.Sprintf("a certificate of caBundle cannot be read: %v", err)
+			return
 		}
-		count++
-		if certificate.NotAfter.After(last) {
-			last = certificate.NotAfter
+		r.Authorities++
+		if r.CABundleNotAfter == nil || certificate.NotAfter.After(r.CABundleNotAfter.Time) {
+			r.CABundleNotAfter = new(metav1.NewTime(certificate.NotAfter))
 		}
 	}
-	if count == 0 && len(bundle) > 0 {
-		return 0, last, errors.New("caBundle holds no certificate")
+	if r.Authorities == 0 && len(bundle) > 0 {
+		r.CABundleError = "caBundle holds no certificate"
 	}
-	return count, last, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
@@ -93,20 +94,13 @@ func Read(ctx context.Context, cluster *connection.Cluster, version, kind string
 			return nil, err
 		}
 		for _, i := range page.Items {
-			found[i.name()] = Sample{Time: i.Timestamp.Time, Usage: i.usage()}
+			found[cache.MetaObjectToName(&i.ObjectMeta).String()] = Sample{Time: i.Timestamp.Time, Usage: i.usage()}
 		}
 		if next = page.Continue; next == "" {
 			break
 		}
 	}
 	return found, nil
-}
-
-func (i *item) name() string {
-	if i.Namespace == "" {
-		return i.Name
-	}
-	return i.Namespace + "/" + i.Name
 }
 
 func (i *item) usage() map[string]resource.Quantity {

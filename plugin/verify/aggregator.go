@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
 )
 
 const (
@@ -50,7 +52,7 @@ func aggregatorAvailable(ctx context.Context, snap *snapshot) []Result {
 		series := fmt.Sprintf("%s{name=%q}", metricUnavailable, nameOf(version))
 		value, known := unavailable[nameOf(version)]
 		switch {
-		case !known && snap.registration(version) == nil:
+		case !known && aggregation.Find(snap.registrations, version) == nil:
 		case !known:
 			results = append(results, warn(series, "this kube-apiserver has no such series yet", "look again in a minute"))
 		case value != 0:

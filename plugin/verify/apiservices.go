@@ -17,7 +17,7 @@ import (
 func apiServiceRegistered(_ context.Context, snap *snapshot) []Result {
 	var results []Result
 	for _, version := range snap.expected {
-		r := snap.registration(version)
+		r := aggregation.Find(snap.registrations, version)
 		switch {
 		case r == nil:
 			remedy, command := "the implementation's installation must register it", ""

@@ -148,7 +148,7 @@ func firstNames(names []string) string {
 func versionsAgree(ctx context.Context, snap *snapshot) []Result {
 	var registered []string
 	for _, version := range snap.expected {
-		if snap.registration(version) != nil {
+		if aggregation.Find(snap.registrations, version) != nil {
 			registered = append(registered, version)
 		}
 	}

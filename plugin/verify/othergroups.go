@@ -28,10 +28,7 @@ func otherAPIs(ctx context.Context, snap *snapshot) []Result {
 		if err != nil {
 			return append(results, snap.requestFailed("/apis/"+group, err, ""))
 		}
-		byVersion := map[string]*aggregation.Registration{}
-		for i := range registrations {
-			r := &registrations[i]
-			byVersion[r.Version] = r
+		for _, r := range registrations {
 			if r.Backend != "" {
 				wanted = append(wanted, r.Version)
 			}
@@ -41,7 +38,7 @@ func otherAPIs(ctx context.Context, snap *snapshot) []Result {
 		}
 		discovery, _ := aggregation.Aggregated(ctx, snap.cluster, group) // discovery-aggregated reports the error
 		for _, version := range wanted {
-			results = append(results, snap.checkOtherAPI(ctx, group, version, byVersion[version], discovery))
+			results = append(results, snap.checkOtherAPI(ctx, group, version, aggregation.Find(registrations, version), discovery))
 		}
 	}
 	return results

@@ -160,15 +160,6 @@ func (snap *snapshot) maxAgeOfSamples() time.Duration {
 	return longest
 }
 
-func (snap *snapshot) registration(version string) *aggregation.Registration {
-	for i := range snap.registrations {
-		if snap.registrations[i].Version == version {
-			return &snap.registrations[i]
-		}
-	}
-	return nil
-}
-
 // backend returns the MetricsBackend of that name, or nil if there is none or it may not
 // be read.
 func (snap *snapshot) backend(name string) *v1alpha1.MetricsBackend {
@@ -185,7 +176,7 @@ func (snap *snapshot) backend(name string) *v1alpha1.MetricsBackend {
 func (snap *snapshot) each(run func(r *aggregation.Registration) Result) []Result {
 	var results []Result
 	for _, version := range snap.expected {
-		if r := snap.registration(version); r != nil {
+		if r := aggregation.Find(snap.registrations, version); r != nil {
 			results = append(results, run(r))
 		} else {
 			results = append(results, skip(nameOf(version), "is not registered, see apiservice-registered"))

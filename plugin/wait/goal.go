@@ -122,7 +122,7 @@ func (g goal) checkVersions(ctx context.Context, cluster *connection.Cluster, ba
 		}
 	}
 	for _, version := range g.versions {
-		if !slices.ContainsFunc(registrations, func(r aggregation.Registration) bool { return r.Version == version }) {
+		if aggregation.Find(registrations, version) == nil {
 			return withReason(version+"."+g.group+" is not registered", backend), nil
 		}
 	}
