@@ -5,8 +5,11 @@ package top
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/metricsbackend/metrics-backend-operator/client"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
@@ -28,17 +31,12 @@ type view struct {
 	scroll    int           // rows that are above the first one shown
 }
 
-type line struct {
-	text string
-	tone output.Tone
-}
-
 // frame returns the lines for a terminal of that size: at most height lines, none wider than
 // width. On small terminals rows take precedence over title and footer.
-func (v *view) frame(width, height int) []line {
-	var above, below []line
+func (v *view) frame(width, height int) []output.Cell {
+	var above, below []output.Cell
 	if height >= 10 {
-		above = append(above, line{v.title + ", by " + string(v.by), output.Strong})
+		above = append(above, output.Cell{Text: v.title + ", by " + string(v.by), Tone: output.Strong})
 	}
 	if height >= 3 {
 		above = append(above, v.notice.line())
@@ -46,7 +44,7 @@ func (v *view) frame(width, height int) []line {
 	rows := v.table.sorted(v.by)
 	columns := v.arrange(rows, width)
 	if !v.noHeaders && height >= 4 {
-		above = append(above, line{v.join(columns, headOf), output.Strong})
+		above = append(above, output.Cell{Text: v.join(columns, headOf), Tone: output.Strong})
 	}
 	room := height - len(above)
 	if height >= 8 {
@@ -54,19 +52,19 @@ func (v *view) frame(width, height int) []line {
 	}
 	first, last := v.window(len(rows), room)
 	if height >= 8 {
-		below = append(below, line{v.footer(first, last, len(rows)), output.Faint})
+		below = append(below, output.Cell{Text: v.footer(first, last, len(rows)), Tone: output.Faint})
 	}
 	lines := above
 	for _, r := range rows[first:last] {
-		l := line{text: v.join(columns, r.text)}
+		l := output.Text(v.join(columns, r.text))
 		if v.now.Sub(r.at) >= v.stale {
-			l.tone = output.Faint
+			l.Tone = output.Faint
 		}
 		lines = append(lines, l)
 	}
 	lines = append(lines, below...)
 	for i := range lines {
-		lines[i].text = truncateEnd(output.Line(lines[i].text), width, v.symbols.cut)
+		lines[i].Text = truncateEnd(output.Line(lines[i].Text), width, v.symbols.cut)
 	}
 	return lines
 }
@@ -87,4 +85,53 @@ func (v *view) footer(first, last, rows int) string {
 		return fmt.Sprintf("%d-%d of %d  %s scroll  %s", first+1, last, rows, v.symbols.arrows, keys)
 	}
 	return fmt.Sprintf("%d in all  %s", rows, keys)
+}
+
+// notice is the state of the connection, and the age of the data.
+type notice struct {
+	status      client.Status
+	interval    time.Duration // of polls
+	newest      time.Duration // the age of the newest sample; negative without any
+	lastContact time.Duration // time since then
+	problem     string        // another problem, if any
+}
+
+func (n *notice) line() output.Cell {
+	tone := output.Plain
+	if n.status.Mode != client.Watching || n.status.Err != nil || n.problem != "" {
+		tone = output.Warning
+	}
+	var words []string
+	if n.status.Mode == client.Starting && n.status.Synced {
+		words = append(words, "last answer "+age(n.lastContact)+" ago")
+	}
+	if n.newest >= 0 {
+		words = append(words, "newest sample "+age(n.newest)+" old")
+	}
+	if n.problem != "" {
+		words = append(words, n.problem)
+	}
+	return output.Cell{Text: n.connection(words...), Tone: tone}
+}
+
+// connection describes the connection, then the words, and then the reason if it is not a watch, which
+// may be long and truncated. Without words it does not change with time alone.
+func (n *notice) connection(words ...string) string {
+	api := strings.TrimSuffix("metrics.k8s.io/"+n.status.Version, "/")
+	state, reason := "asking "+api, n.status.Err
+	switch {
+	case n.status.Mode == client.Polling:
+		state, reason = "polling "+api+" every "+age(n.interval), n.status.PollingReason
+	case n.status.Mode == client.Watching && reason != nil:
+		state = "watching " + api + " again soon"
+	case n.status.Mode == client.Watching:
+		state = "watching " + api
+	case reason != nil:
+		state = "no answer, trying again"
+	}
+	text := strings.Join(slices.Concat([]string{state}, words), "; ")
+	if reason != nil {
+		text += ": " + reason.Error()
+	}
+	return text
 }

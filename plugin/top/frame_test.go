@@ -102,9 +102,9 @@ func TestFrame(t *testing.T) {
 			lines := c.view.frame(c.width, c.height)
 			var text strings.Builder
 			for _, l := range lines {
-				text.WriteString(map[output.Tone]string{output.Plain: "  ", output.Strong: "* ", output.Faint: ". ", output.Warning: "! "}[l.tone] + l.text + "|\n")
-				if got := utf8.RuneCountInString(l.text); got > c.width {
-					t.Errorf("a line of %d columns: %q", got, l.text)
+				text.WriteString(map[output.Tone]string{output.Plain: "  ", output.Strong: "* ", output.Faint: ". ", output.Warning: "! "}[l.Tone] + l.Text + "|\n")
+				if got := utf8.RuneCountInString(l.Text); got > c.width {
+					t.Errorf("a line of %d columns: %q", got, l.Text)
 				}
 			}
 			if len(lines) > c.height {
@@ -129,8 +129,8 @@ func TestFrameFits(t *testing.T) {
 					t.Fatalf("%d lines at %dx%d", len(lines), width, height)
 				}
 				for _, l := range lines {
-					if utf8.RuneCountInString(l.text) > width {
-						t.Fatalf("at %dx%d: %q", width, height, l.text)
+					if utf8.RuneCountInString(l.Text) > width {
+						t.Fatalf("at %dx%d: %q", width, height, l.Text)
 					}
 				}
 			}
@@ -185,7 +185,7 @@ func TestSymbolsFor(t *testing.T) {
 // TestRender: nothing is erased after a text, since the cursor is on the last character of one
 // that is as wide as the terminal.
 func TestRender(t *testing.T) {
-	got := render([]line{{text: "a"}, {text: "b", tone: output.Strong}, {text: "c"}}, true)
+	got := render([]output.Cell{{Text: "a"}, {Text: "b", Tone: output.Strong}, {Text: "c"}}, true)
 	if diff := cmp.Diff("\x1b[H\x1b[Ka\r\n\x1b[K\x1b[1mb\x1b[0m\r\n\x1b[Jc", got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -67,7 +67,7 @@ func (s *screen) size() (width, height int) {
 }
 
 // show replaces the screen in one write, so that it does not flicker.
-func (s *screen) show(lines []line) error {
+func (s *screen) show(lines []output.Cell) error {
 	if _, err := io.WriteString(s.out, render(lines, s.color)); err != nil {
 		return fmt.Errorf("write to the terminal: %w", err)
 	}
@@ -75,7 +75,7 @@ func (s *screen) show(lines []line) error {
 }
 
 // render returns what replaces the lines on the screen, of which there is at least one.
-func render(lines []line, color bool) string {
+func render(lines []output.Cell, color bool) string {
 	var out strings.Builder
 	out.WriteString(home)
 	for i, l := range lines {
@@ -88,7 +88,7 @@ func render(lines []line, color bool) string {
 		} else {
 			out.WriteString(clearLine)
 		}
-		out.WriteString(l.tone.Colorize(l.text, color))
+		out.WriteString(l.Tone.Colorize(l.Text, color))
 	}
 	return out.String()
 }
