@@ -5,11 +5,9 @@ package status
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
@@ -19,18 +17,10 @@ import (
 // that are not registered. It leaves out unused groups, except for metrics.k8s.io.
 func addAPIServices(root *output.Node, report *Report, backend string, now time.Time) {
 	for _, of := range aggregation.Groups() {
-		if of == group || inUse(report, backend, of) {
-			addGroup(root, report, backend, of, now)
+		if node := groupNode(report, backend, of, now); len(node.Children) > 0 {
+			root.Children = append(root.Children, node)
 		}
 	}
-}
-
-// inUse reports whether the group has an APIService, or a version in the backend's status.
-func inUse(report *Report, backend, group string) bool {
-	return slices.ContainsFunc(report.APIServices, func(s APIService) bool { return s.Group == group }) ||
-		slices.ContainsFunc(report.Backends, func(b Backend) bool {
-			return b.Name == backend && slices.ContainsFunc(b.Status.APIServices, func(v v1alpha1.APIServiceStatus) bool { return groupOf(v.Name) == group })
-		})
 }
 
 // groupOf returns the group in VERSION.GROUP.
@@ -39,8 +29,8 @@ func groupOf(name string) string {
 	return group
 }
 
-func addGroup(root *output.Node, report *Report, backend, of string, now time.Time) {
-	node := root.Add(output.Text("APIServices of " + of))
+func groupNode(report *Report, backend, of string, now time.Time) *output.Node {
+	node := output.New(output.Text("APIServices of " + of))
 	rows := map[string]*output.Node{}
 	for i := range report.APIServices {
 		s := &report.APIServices[i]
@@ -81,6 +71,7 @@ func addGroup(root *output.Node, report *Report, backend, of string, now time.Ti
 			addNext(none, connection.OperatorPods) // works without the CRD
 		}
 	}
+	return node
 }
 
 // addUnregistered adds the states of versions without an APIService, and the messages of the
