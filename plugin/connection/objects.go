@@ -13,8 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -88,35 +87,23 @@ func namesOf(backends []v1alpha1.MetricsBackend) []string {
 
 // Allocatable returns the allocatable resources of the selected nodes, by name.
 func (c *Cluster) Allocatable(ctx context.Context, labelSelector, fieldSelector string) (map[string]corev1.ResourceList, error) {
-	byLabel, err := labels.Parse(labelSelector)
-	if err != nil {
-		return nil, err
-	}
-	byField, err := fields.ParseSelector(fieldSelector)
-	if err != nil {
-		return nil, err
-	}
 	found := map[string]corev1.ResourceList{}
 	var page corev1.NodeList
-	err = c.Each(ctx, &page, func() {
+	err := c.Each(ctx, &page, func() {
 		for i := range page.Items {
 			found[page.Items[i].Name] = page.Items[i].Status.Allocatable
 		}
-	}, client.MatchingLabelsSelector{Selector: byLabel}, client.MatchingFieldsSelector{Selector: byField})
+	}, &client.ListOptions{Raw: &metav1.ListOptions{LabelSelector: labelSelector, FieldSelector: fieldSelector}})
 	return found, err
 }
 
 // CompleteBackend completes the first argument with the names of MetricsBackends.
 func CompleteBackend(flags genericclioptions.RESTClientGetter) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+		var backends []v1alpha1.MetricsBackend
+		if cluster, err := Open(flags, io.Discard); err == nil && len(args) == 0 {
+			backends, _ = cluster.Backends(cmd.Context())
 		}
-		cluster, err := Open(flags, io.Discard)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		backends, _ := cluster.Backends(cmd.Context())
 		return namesOf(backends), cobra.ShellCompDirectiveNoFileComp
 	}
 }
