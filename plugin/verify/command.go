@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -39,8 +38,6 @@ const example = `  # Is everything as it should be?
 
   # An autoscaler that never worked is not the upgrade's fault
   kubectl metrics verify --skip hpa-active=hpa/default/broken`
-
-var formats = map[string]func(io.Writer, *Report) error{"text": printText, "json": func(w io.Writer, r *Report) error { return output.JSON(w, r) }, "junit": printJUnit}
 
 type options struct {
 	streams genericiooptions.IOStreams
