@@ -224,14 +224,7 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster, streams 
 		return err
 	}
 	defer shown.close()
-	resized, stop := resizes()
-	defer stop()
-	ticker := time.NewTicker(refresh)
-	defer ticker.Stop()
-	l := &live{
-		view: v, source: s, screen: shown, nodes: nodes, interval: o.interval, now: cluster.Now, local: time.Now,
-		keys: shown.keys, resized: resized, ticks: ticker.C,
-	}
+	l := &live{view: v, source: s, screen: shown, nodes: nodes, interval: o.interval, now: cluster.Now}
 	return l.run(ctx)
 }
 

@@ -5,7 +5,6 @@ package top
 
 import (
 	"context"
-	"os"
 	"time"
 )
 
@@ -19,37 +18,37 @@ type live struct {
 	screen   *screen
 	nodes    *nodeLister
 	interval time.Duration
-	now      func() time.Time // the cluster's
-	local    func() time.Time // this machine's, as in the client's status
-
-	keys    <-chan key
-	resized <-chan os.Signal
-	ticks   <-chan time.Time // each refresh
+	now      func() time.Time // the cluster's; the client's status has this machine's
 }
 
 // run returns nil when ctx ends or the user quits.
 func (l *live) run(ctx context.Context) error {
+	resized, stop := resizes()
+	defer stop()
+	ticker := time.NewTicker(refresh)
+	defer ticker.Stop()
+	keys := l.screen.keys
 	var drawn time.Time
 	dirty := true
 	for {
-		if dirty || l.local().Sub(drawn) >= time.Second {
+		if dirty || time.Since(drawn) >= time.Second {
 			if err := l.draw(); err != nil {
 				return err
 			}
-			dirty, drawn = false, l.local()
+			dirty, drawn = false, time.Now()
 		}
 		// Changes are drawn at the next tick, keys and new sizes at once.
 		for waiting := true; waiting; {
 			select {
 			case <-ctx.Done():
 				return nil
-			case <-l.ticks:
+			case <-ticker.C:
 				waiting = false
-			case <-l.resized:
+			case <-resized:
 				dirty, waiting = true, false
-			case k, open := <-l.keys:
+			case k, open := <-keys:
 				if !open {
-					l.keys = nil // the input ended; signals still end us
+					keys = nil // the input ended; signals still end us
 					continue
 				}
 				if k == keyQuit {
@@ -78,7 +77,7 @@ func (l *live) draw() error {
 	v := l.view
 	v.now = l.now()
 	status := l.source.status()
-	v.notice = notice{status: status, interval: l.interval, newest: -1, lastContact: l.local().Sub(status.LastContact), problem: v.notice.problem}
+	v.notice = notice{status: status, interval: l.interval, newest: -1, lastContact: time.Since(status.LastContact), problem: v.notice.problem}
 	if newest := v.table.newest(); !newest.IsZero() {
 		v.notice.newest = max(v.now.Sub(newest), 0)
 	}
