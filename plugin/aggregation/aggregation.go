@@ -201,26 +201,18 @@ func Aggregated(ctx context.Context, cluster *connection.Cluster, group string) 
 	return found, nil
 }
 
-// Group is the discovery document /apis/GROUP.
-type Group struct {
-	// Versions, best first.
-	Versions []string
-	// Preferred is the version that clients should use.
-	Preferred string
-}
-
-// GroupDocument reads /apis/GROUP. A group without versions is NotFound.
-func GroupDocument(ctx context.Context, cluster *connection.Cluster, group string) (*Group, error) {
+// GroupDocument reads /apis/GROUP: the group's versions, best first, and the one that clients should use. A group
+// without versions is NotFound.
+func GroupDocument(ctx context.Context, cluster *connection.Cluster, group string) (versions []string, preferred string, err error) {
 	var document metav1.APIGroup
 	if err := cluster.GetJSON(ctx, "/apis/"+group, acceptJSON, &document); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	found := &Group{Preferred: document.PreferredVersion.Version}
 	for _, v := range document.Versions {
-		found.Versions = append(found.Versions, v.Version)
+		versions = append(versions, v.Version)
 	}
-	slices.SortFunc(found.Versions, CompareVersions)
-	return found, nil
+	slices.SortFunc(versions, CompareVersions)
+	return versions, document.PreferredVersion.Version, nil
 }
 
 // Resources returns the names of a version's resources, from the implementation's own discovery.

@@ -7,7 +7,6 @@ package samples
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/url"
 	"time"
 
@@ -32,11 +31,6 @@ type Sample struct {
 	Time time.Time
 	// Usage is by RESOURCE for nodes, and by CONTAINER/RESOURCE for pods.
 	Usage map[string]resource.Quantity
-}
-
-// Equal reports whether two samples are the same.
-func (s Sample) Equal(other Sample) bool {
-	return s.Time.Equal(other.Time) && maps.EqualFunc(s.Usage, other.Usage, func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
 }
 
 // Samples are samples by the node's name, or the pod's NAMESPACE/NAME.

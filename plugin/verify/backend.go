@@ -21,15 +21,20 @@ var advisory = []string{v1alpha1.ConditionSourcesHealthy, v1alpha1.ConditionRule
 
 // backendConditions checks all conditions of all MetricsBackends.
 func backendConditions(_ context.Context, snap *snapshot) []Result {
-	if snap.backendsDenied != nil {
+	return snap.eachBackend(skip("MetricsBackends", "there is none: someone else serves %s", group), conditionsOf)
+}
+
+// eachBackend runs a check for each MetricsBackend, and returns none if there is no MetricsBackend.
+func (snap *snapshot) eachBackend(none Result, run func(*v1alpha1.MetricsBackend) []Result) []Result {
+	switch {
+	case snap.backendsDenied != nil:
 		return []Result{snap.requestFailed("MetricsBackends", snap.backendsDenied, "")}
-	}
-	if len(snap.backends) == 0 {
-		return []Result{skip("MetricsBackends", "there is none: someone else serves %s", group)}
+	case len(snap.backends) == 0:
+		return []Result{none}
 	}
 	var results []Result
 	for i := range snap.backends {
-		results = append(results, conditionsOf(&snap.backends[i])...)
+		results = append(results, run(&snap.backends[i])...)
 	}
 	return results
 }
@@ -101,17 +106,8 @@ func conditionsOf(backend *v1alpha1.MetricsBackend) []Result {
 // own proxy. kube-apiserver takes the same path through the network when it forwards
 // requests for metrics.
 func servingReachable(ctx context.Context, snap *snapshot) []Result {
-	if snap.backendsDenied != nil {
-		return []Result{snap.requestFailed("MetricsBackends", snap.backendsDenied, "")}
-	}
-	if len(snap.backends) == 0 {
-		return []Result{fail("MetricsBackends", "there is none", "create one: its pods start, and by default nothing is taken over")}
-	}
-	var results []Result
-	for i := range snap.backends {
-		results = append(results, reachable(ctx, snap, &snap.backends[i]))
-	}
-	return results
+	none := fail("MetricsBackends", "there is none", "create one: its pods start, and by default nothing is taken over")
+	return snap.eachBackend(none, func(b *v1alpha1.MetricsBackend) []Result { return []Result{reachable(ctx, snap, b)} })
 }
 
 func reachable(ctx context.Context, snap *snapshot, backend *v1alpha1.MetricsBackend) Result {

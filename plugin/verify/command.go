@@ -202,14 +202,16 @@ func (o *options) finish(report *Report, err error) error {
 	return nil
 }
 
-// progress returns the names of the failed checks, without messages, which contain ages.
+// progress returns the names of the checks that failed or could not be run, without messages, which contain ages.
 func progress(report *Report, err error) string {
 	if err != nil {
 		return "waiting: " + err.Error()
 	}
 	var lines []string
-	for _, check := range report.failed() {
-		lines = append(lines, check.ID+" "+check.Subject)
+	for _, check := range report.Checks {
+		if check.Outcome == Fail || check.Outcome == Error {
+			lines = append(lines, check.ID+" "+check.Subject)
+		}
 	}
 	return "waiting for " + strings.Join(lines, ", ")
 }

@@ -37,7 +37,7 @@ func discoveryAggregated(ctx context.Context, snap *snapshot) []Result {
 
 // discoveryGroup checks the document of the group (KEP-5207, upgrade).
 func discoveryGroup(ctx context.Context, snap *snapshot) []Result {
-	found, err := aggregation.GroupDocument(ctx, snap.cluster, group)
+	found, _, err := aggregation.GroupDocument(ctx, snap.cluster, group)
 	switch {
 	case apierrors.IsNotFound(err) && len(snap.expected) == 0:
 		return []Result{pass(groupSubject, "is not in discovery")}
@@ -46,7 +46,7 @@ func discoveryGroup(ctx context.Context, snap *snapshot) []Result {
 	case err != nil:
 		return []Result{snap.requestFailed(groupSubject, err, discoveryRemedy)}
 	}
-	return []Result{snap.compare(groupSubject, "lists:", found.Versions)}
+	return []Result{snap.compare(groupSubject, "lists:", found)}
 }
 
 func (snap *snapshot) compare(subject, does string, found []string) Result {
@@ -58,19 +58,19 @@ func (snap *snapshot) compare(subject, does string, found []string) Result {
 
 // discoveryPreferred checks the version that clients use by default.
 func discoveryPreferred(ctx context.Context, snap *snapshot) []Result {
-	found, err := aggregation.GroupDocument(ctx, snap.cluster, group)
+	found, preferred, err := aggregation.GroupDocument(ctx, snap.cluster, group)
 	switch {
 	case apierrors.IsNotFound(err):
 		return []Result{skip(groupSubject, "the group is not in discovery, see discovery-group")}
 	case err != nil:
 		return []Result{skip(groupSubject, "could not be read, see discovery-group")}
-	case !slices.Equal(found.Versions, snap.expected):
-		return []Result{skip(groupSubject, "prefers %s, and lists other versions than expected, see discovery-group", found.Preferred)}
-	case found.Preferred != snap.expected[0]:
-		return []Result{fail(groupSubject, fmt.Sprintf("prefers %s, expected: %s", found.Preferred, snap.expected[0]),
+	case !slices.Equal(found, snap.expected):
+		return []Result{skip(groupSubject, "prefers %s, and lists other versions than expected, see discovery-group", preferred)}
+	case preferred != snap.expected[0]:
+		return []Result{fail(groupSubject, fmt.Sprintf("prefers %s, expected: %s", preferred, snap.expected[0]),
 			"spec.versionPriority of the better version's APIService must be the higher one")}
 	}
-	return []Result{pass(groupSubject, "prefers %s", found.Preferred)}
+	return []Result{pass(groupSubject, "prefers %s", preferred)}
 }
 
 // resourcesServed checks the implementation's own discovery.

@@ -71,11 +71,6 @@ func (r *Report) count(outcome Outcome) int {
 	return n
 }
 
-// failed returns the checks that failed or could not be run.
-func (r *Report) failed() []Result {
-	return slices.DeleteFunc(slices.Clone(r.Checks), func(c Result) bool { return c.Outcome != Fail && c.Outcome != Error })
-}
-
 // check returns a result for each object that it read.
 type check struct {
 	id          string
