@@ -169,14 +169,11 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster, streams 
 
 // print writes errors to the error stream, since programs read the output.
 func (o *options) print(streams genericiooptions.IOStreams, all []Explained, errs []error, now time.Time) error {
-	trees := func() []*output.Node {
-		var roots []*output.Node
-		for i := range all {
-			roots = append(roots, all[i].tree(now))
-		}
-		return roots
+	var trees []*output.Node
+	for i := range all {
+		trees = append(trees, all[i].tree(now))
 	}
-	if err := o.format.Print(streams.Out, all, trees); err != nil {
+	if err := o.format.Print(streams.Out, all, trees...); err != nil {
 		return err
 	}
 	for _, err := range errs {

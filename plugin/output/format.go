@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -15,10 +16,12 @@ import (
 // Format is the value of -o: text, json or yaml.
 type Format string
 
+var formats = []string{"text", "json", "yaml"}
+
 // AddFlag adds -o, with text as default.
 func (f *Format) AddFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVarP((*string)(f), "output", "o", "text", "Output format: text, json or yaml.")
-	Complete(cmd, "output", "text", "json", "yaml")
+	Complete(cmd, "output", formats...)
 }
 
 // Complete registers the completion of a flag.
@@ -29,15 +32,14 @@ func Complete(cmd *cobra.Command, flag string, values ...string) {
 
 // Validate returns an error for an unknown format.
 func (f Format) Validate() error {
-	switch f {
-	case "text", "json", "yaml":
+	if slices.Contains(formats, string(f)) {
 		return nil
 	}
 	return fmt.Errorf("--output %q: must be text, json or yaml", string(f))
 }
 
 // Print writes value as JSON or YAML, or trees as text.
-func (f Format) Print(w io.Writer, value any, trees func() []*Node) error {
+func (f Format) Print(w io.Writer, value any, trees ...*Node) error {
 	switch f {
 	case "json":
 		return JSON(w, value)
@@ -49,7 +51,7 @@ func (f Format) Print(w io.Writer, value any, trees func() []*Node) error {
 		_, err = w.Write(text)
 		return err
 	}
-	return Trees(w, trees()...)
+	return Trees(w, trees...)
 }
 
 // JSON writes a value as indented JSON.

@@ -50,7 +50,7 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 				return err
 			}
 			report.flags = connection.Flags(cmd.Flags())
-			return format.Print(streams.Out, report, func() []*output.Node { return trees(report, cluster.Now()) })
+			return format.Print(streams.Out, report, trees(report, cluster.Now())...)
 		},
 	}
 	format.AddFlag(cmd)

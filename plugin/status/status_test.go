@@ -141,8 +141,7 @@ func TestStatus(t *testing.T) {
 				tc.output = "text"
 			}
 			var out bytes.Buffer
-			trees := func() []*output.Node { return trees(report, c.Connection.Now()) }
-			if err := output.Format(tc.output).Print(&out, report, trees); err != nil {
+			if err := output.Format(tc.output).Print(&out, report, trees(report, c.Connection.Now())...); err != nil {
 				t.Fatal(err)
 			}
 			plugincluster.Golden(t, strings.ReplaceAll(name, " ", "-")+".txt", out.String())

@@ -167,10 +167,9 @@ func serves(p v1alpha1.ServingPodStatus) output.Cell {
 }
 
 func addCertificate(root *output.Node, b *Backend, now time.Time) {
-	if b.Status.Serving == nil || b.Status.Serving.CertificateNotAfter == nil {
-		return
+	if serving := b.Status.Serving; serving != nil && serving.CertificateNotAfter != nil {
+		root.Add(output.Text("Certificate"), until("valid until", "ended on", serving.CertificateNotAfter.Time, now))
 	}
-	root.Add(output.Text("Certificate"), until("valid until", "ended on", b.Status.Serving.CertificateNotAfter.Time, now))
 }
 
 func addConsumers(root *output.Node, b *Backend) {
@@ -182,9 +181,8 @@ func addConsumers(root *output.Node, b *Backend) {
 		return
 	}
 	node := root.Add(output.Text("Consumers"))
-	consumers := slices.Clone(b.Status.Consumers)
-	slices.SortStableFunc(consumers, func(x, y v1alpha1.ConsumerStatus) int { return strings.Compare(x.Version, y.Version) })
-	for _, c := range consumers {
+	byVersion := func(x, y v1alpha1.ConsumerStatus) int { return strings.Compare(x.Version, y.Version) }
+	for _, c := range slices.SortedStableFunc(slices.Values(b.Status.Consumers), byVersion) {
 		node.Add(output.Text(c.Version), output.Text(c.UserAgent), output.Text(c.User), output.Text(c.LastSeen))
 	}
 }
