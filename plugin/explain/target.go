@@ -5,7 +5,6 @@ package explain
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -166,7 +165,8 @@ type group struct {
 func discover(ctx context.Context, cluster *connection.Cluster, name string) (group, error) {
 	var unavailable error
 	for _, version := range versions[name] {
-		body, err := cluster.Get(ctx, "/apis/"+name+"/"+version, "application/json")
+		var found metav1.APIResourceList
+		err := cluster.GetJSON(ctx, "/apis/"+name+"/"+version, "application/json", &found)
 		switch {
 		case apierrors.IsNotFound(err):
 			continue
@@ -175,10 +175,6 @@ func discover(ctx context.Context, cluster *connection.Cluster, name string) (gr
 			continue
 		case err != nil:
 			return group{}, err
-		}
-		var found metav1.APIResourceList
-		if err := json.Unmarshal(body, &found); err != nil {
-			return group{}, fmt.Errorf("read what %s/%s has: %w", name, version, err)
 		}
 		return group{version: version, resources: found.APIResources}, nil
 	}
