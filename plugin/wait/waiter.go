@@ -118,20 +118,17 @@ func isTransient(err error) bool {
 	return !connection.IsDenied(err) && !errors.As(err, &wrongName)
 }
 
-// watchedList returns the kind to watch: all APIServices, since other versions may appear.
-func (w *waiter) watchedList() client.ObjectList {
-	if w.goal.ofBackend() {
-		return &v1alpha1.MetricsBackendList{}
-	}
-	return &apiregistrationv1.APIServiceList{}
-}
-
 // watch signals each change. A watch that ends is opened again and starts with the current
 // objects, so that no change is missed.
 func (w *waiter) watch(ctx context.Context, changed chan<- struct{}) {
+	// All APIServices, since other versions may appear.
+	var watched client.ObjectList = &apiregistrationv1.APIServiceList{}
+	if w.goal.ofBackend() {
+		watched = &v1alpha1.MetricsBackendList{}
+	}
 	for ctx.Err() == nil {
 		// check has the same errors, and reports them.
-		if events, err := w.cluster.Objects.Watch(ctx, w.watchedList()); err == nil {
+		if events, err := w.cluster.Objects.Watch(ctx, watched); err == nil {
 			for range events.ResultChan() {
 				select {
 				case changed <- struct{}{}:
