@@ -4,6 +4,7 @@
 package adapterconfig
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -21,7 +22,7 @@ type source struct {
 	SeriesInterval time.Duration `yaml:"seriesInterval,omitempty"`
 	SeriesMaxAge   time.Duration `yaml:"seriesMaxAge,omitempty"`
 	Headers        []header      `yaml:"headers,omitempty"`
-	// ambiguous names Deployments with different URLs.
+	// ambiguous names Deployments with different URLs, to begin an error.
 	ambiguous string
 	// leftOut is about flags that are not imported.
 	leftOut []string
@@ -38,19 +39,19 @@ const adapterRelist = 10 * time.Minute
 
 // readDeployments reads the flags of the first Deployment. The others must have the same URL.
 func (s *source) readDeployments(adapters []deployment) {
-	for i, d := range adapters {
+	if len(adapters) == 0 {
+		return
+	}
+	s.readArguments(adapters[0].args)
+	if s.SeriesInterval == 0 && s.SeriesMaxAge == 0 {
+		// Otherwise series that come each 6 to 10 minutes would be lost.
+		s.SeriesMaxAge = adapterRelist
+	}
+	for _, d := range adapters[1:] {
 		var other source
-		if i == 0 {
-			s.readArguments(d.args)
-			if s.SeriesInterval == 0 && s.SeriesMaxAge == 0 {
-				// Otherwise series that come each 6 to 10 minutes would be lost.
-				s.SeriesMaxAge = adapterRelist
-			}
-			continue
-		}
 		if other.readArguments(d.args); other.URL != s.URL {
 			// Not the URLs, which may contain credentials.
-			s.URL, s.ambiguous = "", fmt.Sprintf("the Deployments %s and %s have different flags --prometheus-url", adapters[0], d)
+			s.URL, s.ambiguous = "", fmt.Sprintf("the Deployments %s and %s have different flags --prometheus-url: ", adapters[0], d)
 			return
 		}
 	}
@@ -114,11 +115,8 @@ func (s *source) readHeader(text string) {
 
 // check converts the URL to one that the CRD accepts.
 func (s *source) check() error {
-	if s.URL == "" && s.ambiguous != "" {
-		return fmt.Errorf("%s: say which Prometheus is asked: --prometheus-url=http://NAME.NAMESPACE.svc:9090", s.ambiguous)
-	}
 	if s.URL == "" {
-		return fmt.Errorf("say which Prometheus is asked: --prometheus-url=http://NAME.NAMESPACE.svc:9090")
+		return errors.New(s.ambiguous + "say which Prometheus is asked: --prometheus-url=http://NAME.NAMESPACE.svc:9090")
 	}
 	parsed, err := url.Parse(s.URL)
 	if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" {
