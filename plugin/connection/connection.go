@@ -80,7 +80,7 @@ func ForConfig(config *rest.Config, warnings io.Writer, clock clock.PassiveClock
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 50, 100
 	// Serving leaves requests with this user agent out of its consumers.
-	config.UserAgent = userAgent()
+	config.UserAgent = fmt.Sprintf("kubectl-metrics/%s (%s/%s)", Version(), runtime.GOOS, runtime.GOARCH)
 	timeout := cmp.Or(config.Timeout, requestTimeout)
 	config.Timeout = 0 // it would end watches, too
 	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
@@ -98,10 +98,6 @@ func ForConfig(config *rest.Config, warnings io.Writer, clock clock.PassiveClock
 		return nil, fmt.Errorf("make a client for %s: %w", config.Host, err)
 	}
 	return c, nil
-}
-
-func userAgent() string {
-	return fmt.Sprintf("kubectl-metrics/%s (%s/%s)", Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // schemeAndMapper returns the kinds that the plugin reads, with a static mapper: discovery may be broken.
