@@ -31,9 +31,9 @@ func TestDocumented(t *testing.T) {
 	} {
 		want = append(want, string(reason))
 	}
-	RegisterMetrics(func(all ...metrics.Registerable) {
+	MetricSet.Register(func(all ...metrics.Registerable) {
 		for _, m := range all {
-			name := strings.TrimPrefix(m.FQName(), metricsNamespace+"_"+metricsSubsystem+"_")
+			name := strings.TrimPrefix(m.FQName(), metricPrefix)
 			if !strings.Contains(string(page), "| `"+name) {
 				t.Errorf("%s is not in the table of metrics", name)
 			}

@@ -16,7 +16,7 @@ import (
 
 func TestMetrics(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
-	RegisterMetrics(registry.MustRegister)
+	MetricSet.Register(registry.MustRegister)
 	scrapesTotal.Reset()
 	skippedTotal.Reset()
 	before := sumsOf(t, registry)

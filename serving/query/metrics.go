@@ -9,12 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/component-base/metrics"
-)
-
-const (
-	metricsNamespace = "metrics_backend"
-	metricsSubsystem = "query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/metricset"
 )
 
 // How requests are served, as a metric label's values.
@@ -25,82 +20,37 @@ const (
 	requestRejected = "rejected"
 )
 
-// No label has an expression, a metric or a client as its value: none of these is bounded.
-// Sources are those of spec.sources.
-var (
-	evaluationsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "evaluations_total",
-		Help: "Number of evaluations that ended, by source and result: Success, the reason of the failure as in the status of the MetricsBackend, " +
-			"or Canceled, of a source that was replaced meanwhile.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"source", "result"})
-	evaluationDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "evaluation_duration_seconds",
-		Help:           "Time in seconds from when a query was sent to its source until the source returned a result or failed.",
-		Buckets:        []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"source"})
-	evaluationsInFlight = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "evaluations_in_flight",
-		Help:           "Number of running evaluations, by source.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"source"})
-	evaluationsQueued = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "evaluations_queued",
-		Help:           "Number of evaluations that wait because of the limit of running evaluations, by source.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"source"})
-	circuitBreakerOpen = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "circuit_breaker_open",
-		Help:           "1 while the queries of a source fail fast, except for one probe at a time, because the source keeps failing; otherwise 0.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"source"})
-	requestsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "requests_total",
-		Help: "Number of requests for the result of a query, by result: hit, the result or failure of the interval was cached; shared, the evaluation was running; " +
-			"miss, it was started; rejected, there was none, since the source is gone, its circuit breaker is open, or a limit is reached.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"result"})
-	resultAge = metrics.NewHistogram(&metrics.HistogramOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "result_age_seconds",
-		Help:           "Time in seconds from the instant for which a query was evaluated until a request got the result.",
-		Buckets:        []float64{0.1, 0.5, 1, 2.5, 5, 7.5, 10, 15, 20, 30, 60, 120, 300, 600, 3600},
-		StabilityLevel: metrics.ALPHA,
-	})
-	cachedQueries = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "cached_queries",
-		Help:           "Number of different queries that are cached.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	watchedQueries = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "watched_queries",
-		Help:           "Number of different queries that are evaluated once per interval for watches.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	cachedBytes = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "cached_bytes",
-		Help:           "Bytes of the expressions and results of all cached queries.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	tenantQueries = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "tenant_cached_queries",
-		Help:           "Number of different queries that are cached, of the tenants with most cached bytes, at most ten: a namespace, or (cluster) for queries that no namespace asked for.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"tenant"})
-	tenantBytes = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "tenant_cached_bytes",
-		Help:           "Bytes of cached queries and their results, of the tenants with most of them, at most ten.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"tenant"})
-)
+// MetricSet has the metrics of this package. No label has an expression, a metric or a client as
+// its value: none of these is bounded. Sources are those of spec.sources.
+var MetricSet = metricset.New("metrics_backend_query_")
 
-// RegisterMetrics registers the metrics, for example with legacyregistry.MustRegister. Metrics
-// that are not registered count nothing.
-func RegisterMetrics(register func(...metrics.Registerable)) {
-	register(evaluationsTotal, evaluationDuration, evaluationsInFlight, evaluationsQueued, circuitBreakerOpen,
-		requestsTotal, resultAge, cachedQueries, watchedQueries, cachedBytes,
-		tenantQueries, tenantBytes)
-}
+var (
+	evaluationsTotal = MetricSet.CounterVec("evaluations_total",
+		"Number of evaluations that ended, by source and result: Success, the reason of the failure as in the status of the MetricsBackend, "+
+			"or Canceled, of a source that was replaced meanwhile.", "source", "result")
+	evaluationDuration = MetricSet.HistogramVec("evaluation_duration_seconds",
+		"Time in seconds from when a query was sent to its source until the source returned a result or failed.",
+		[]float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}, "source")
+	evaluationsInFlight = MetricSet.GaugeVec("evaluations_in_flight", "Number of running evaluations, by source.", "source")
+	evaluationsQueued   = MetricSet.GaugeVec("evaluations_queued",
+		"Number of evaluations that wait because of the limit of running evaluations, by source.", "source")
+	circuitBreakerOpen = MetricSet.GaugeVec("circuit_breaker_open",
+		"1 while the queries of a source fail fast, except for one probe at a time, because the source keeps failing; otherwise 0.", "source")
+	requestsTotal = MetricSet.CounterVec("requests_total",
+		"Number of requests for the result of a query, by result: hit, the result or failure of the interval was cached; shared, the evaluation was running; "+
+			"miss, it was started; rejected, there was none, since the source is gone, its circuit breaker is open, or a limit is reached.", "result")
+	resultAge = MetricSet.Histogram("result_age_seconds",
+		"Time in seconds from the instant for which a query was evaluated until a request got the result.",
+		[]float64{0.1, 0.5, 1, 2.5, 5, 7.5, 10, 15, 20, 30, 60, 120, 300, 600, 3600})
+	cachedQueries  = MetricSet.Gauge("cached_queries", "Number of different queries that are cached.")
+	watchedQueries = MetricSet.Gauge("watched_queries",
+		"Number of different queries that are evaluated once per interval for watches.")
+	cachedBytes   = MetricSet.Gauge("cached_bytes", "Bytes of the expressions and results of all cached queries.")
+	tenantQueries = MetricSet.GaugeVec("tenant_cached_queries",
+		"Number of different queries that are cached, of the tenants with most cached bytes, at most ten: a namespace, or (cluster) for queries that no namespace asked for.", "tenant")
+	tenantBytes = MetricSet.GaugeVec("tenant_cached_bytes",
+		"Bytes of cached queries and their results, of the tenants with most of them, at most ten.", "tenant")
+)
 
 // maxReportedTenants limits the series of tenantQueries and tenantBytes.
 const maxReportedTenants = 10

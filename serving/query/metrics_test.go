@@ -18,7 +18,7 @@ import (
 
 func TestMetrics(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
-	RegisterMetrics(registry.MustRegister)
+	MetricSet.Register(registry.MustRegister)
 	for _, m := range []interface{ Reset() }{evaluationsTotal, requestsTotal, evaluationsInFlight, evaluationsQueued, circuitBreakerOpen} {
 		m.Reset()
 	}
@@ -84,7 +84,7 @@ metrics_backend_query_watched_queries 1
 // no longer among them.
 func TestTenantMetrics(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
-	RegisterMetrics(registry.MustRegister)
+	MetricSet.Register(registry.MustRegister)
 	tenantQueries.Reset()
 	tenantBytes.Reset()
 	tenants := map[string]*tenantUsage{}

@@ -147,7 +147,7 @@ func TestEncodedOnce(t *testing.T) {
 
 var testRegistry = func() metrics.KubeRegistry {
 	r := metrics.NewKubeRegistry()
-	RegisterMetrics(r.MustRegister)
+	MetricSet.Register(r.MustRegister)
 	return r
 }()
 

@@ -4,8 +4,9 @@
 package resourcemetrics
 
 import (
-	"k8s.io/component-base/metrics"
-	metricsapi "k8s.io/metrics/pkg/apis/metrics"
+	"k8s.io/metrics/pkg/apis/metrics"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/metricset"
 )
 
 // The encodings as labels. Other is what falls back to the API server's encoders.
@@ -15,18 +16,14 @@ const (
 	encodingOther    = "other"
 )
 
-var encodedTotal = metrics.NewCounterVec(&metrics.CounterOpts{
-	Namespace: "metrics_api", Name: "encoded_points_total",
-	Help: "Number of times that a data point was encoded for watches, by encoding. A point is encoded once in json and once in protobuf for " +
-		"all watches of all versions; in other (Table, metadata, CBOR) once for all watches that ask for the same, " +
-		"as long as these are no more than two encodings.",
-	StabilityLevel: metrics.ALPHA,
-}, []string{"group", "resource", "encoding"})
+// MetricSet has the metrics of this package.
+var MetricSet = metricset.New("metrics_api_")
 
-// RegisterMetrics registers the API group's metrics, for example with
-// legacyregistry.MustRegister. Without it they cost nothing and count nothing.
-func RegisterMetrics(register func(...metrics.Registerable)) { register(encodedTotal) }
+var encodedTotal = MetricSet.CounterVec("encoded_points_total",
+	"Number of times that a data point was encoded for watches, by encoding. A point is encoded once in json and once in protobuf for "+
+		"all watches of all versions; in other (Table, metadata, CBOR) once for all watches that ask for the same, "+
+		"as long as these are no more than two encodings.", "group", "resource", "encoding")
 
 func countEncode(resource, encoding string) {
-	encodedTotal.WithLabelValues(metricsapi.GroupName, resource, encoding).Inc()
+	encodedTotal.WithLabelValues(metrics.GroupName, resource, encoding).Inc()
 }

@@ -38,8 +38,8 @@ func readPage(t *testing.T, name string) string {
 func TestMetricsDocumented(t *testing.T) {
 	type register func(func(...metrics.Registerable))
 	for name, test := range map[string]struct{ explained, used []register }{
-		"watch-metrics.md": {explained: []register{stream.RegisterMetrics, resourcemetrics.RegisterMetrics}, used: []register{kubelet.RegisterMetrics}},
-		"queries.md":       {explained: []register{valuecache.RegisterMetrics, query.RegisterMetrics}},
+		"watch-metrics.md": {explained: []register{stream.MetricSet.Register, resourcemetrics.MetricSet.Register}, used: []register{kubelet.MetricSet.Register}},
+		"queries.md":       {explained: []register{valuecache.MetricSet.Register, query.MetricSet.Register}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			page, served := readPage(t, name), map[string]bool{}

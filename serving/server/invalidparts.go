@@ -7,18 +7,14 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-var invalidPartCount = metrics.NewGaugeVec(&metrics.GaugeOpts{
-	Namespace: "metrics_backend", Subsystem: "config", Name: "invalid_parts",
-	Help: "Number of rules, sources and declared metrics that cannot be used, by part (rule, source, declared_metric). " +
-		"The log and the status have their paths.",
-	StabilityLevel: metrics.ALPHA,
-}, []string{"part"})
+var invalidPartCount = metricSet.GaugeVec("config_invalid_parts",
+	"Number of rules, sources and declared metrics that cannot be used, by part (rule, source, declared_metric). "+
+		"The log and the status have their paths.", "part")
 
 // maxInvalidLogged limits the lines for one change: tenants may declare thousands of metrics.
 const maxInvalidLogged = 100

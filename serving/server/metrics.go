@@ -16,6 +16,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
+	"github.com/metricsbackend/metrics-backend-operator/serving/metricset"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/server/config"
@@ -30,19 +31,13 @@ import (
 const newestSamplePeriod = 5 * time.Second
 
 var (
-	invalidPolicies = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace: "metrics_backend", Subsystem: "external_metrics", Name: "invalid_policies",
-		Help:           "Number of ExternalMetricsPolicies of which some rule or subject cannot be used; they deny what they may have been meant for.",
-		StabilityLevel: metrics.ALPHA,
-	})
+	metricSet = metricset.New("metrics_backend_")
 
-	newestSample = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace:      "metrics_backend",
-		Subsystem:      "store",
-		Name:           "newest_node_sample_timestamp_seconds",
-		Help:           "Time in seconds since 1970 of the newest node sample that was read from any kubelet; 0 when there is none.",
-		StabilityLevel: metrics.ALPHA,
-	})
+	invalidPolicies = metricSet.Gauge("external_metrics_invalid_policies",
+		"Number of ExternalMetricsPolicies of which some rule or subject cannot be used; they deny what they may have been meant for.")
+
+	newestSample = metricSet.Gauge("store_newest_node_sample_timestamp_seconds",
+		"Time in seconds since 1970 of the newest node sample that was read from any kubelet; 0 when there is none.")
 )
 
 // registerMetrics registers the metrics with the process's registry, which /metrics serves
@@ -54,12 +49,11 @@ var registerMetrics = sync.OnceFunc(func() {
 
 // RegisterMetrics registers the metrics of this package and of those below it.
 func RegisterMetrics(register func(...metrics.Registerable)) {
-	register(invalidPolicies, invalidPartCount, newestSample)
-	for _, all := range []func(func(...metrics.Registerable)){
-		config.RegisterMetrics, readiness.RegisterMetrics, kubelet.RegisterMetrics, stream.RegisterMetrics, resourcemetrics.RegisterMetrics,
-		query.RegisterMetrics, valuecache.RegisterMetrics, valueapi.RegisterMetrics,
+	for _, set := range []*metricset.Set{
+		metricSet, config.MetricSet, readiness.MetricSet, kubelet.MetricSet, stream.MetricSet, resourcemetrics.MetricSet,
+		query.MetricSet, valuecache.MetricSet, valueapi.MetricSet,
 	} {
-		all(register)
+		set.Register(register)
 	}
 }
 

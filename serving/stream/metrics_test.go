@@ -23,7 +23,7 @@ import (
 // testRegistry has the process's metrics, as legacyregistry has them in a server.
 var testRegistry = func() metrics.KubeRegistry {
 	r := metrics.NewKubeRegistry()
-	RegisterMetrics(r.MustRegister)
+	MetricSet.Register(r.MustRegister)
 	return r
 }()
 

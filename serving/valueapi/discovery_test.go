@@ -72,7 +72,7 @@ func TestAdvertiseAgain(t *testing.T) {
 	told("pods/a [get watch]", "pods/b [get watch]")
 
 	// What is listed without metrics is none.
-	RegisterMetrics(metrics.NewKubeRegistry().MustRegister)
+	MetricSet.Register(metrics.NewKubeRegistry().MustRegister)
 	listed = nil
 	if !tell() || tell() {
 		t.Error("that there are no metrics is not told once")

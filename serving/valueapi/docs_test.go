@@ -19,7 +19,7 @@ func TestDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := strings.ReplaceAll(string(content), ",", "")
-	RegisterMetrics(func(all ...metrics.Registerable) {
+	MetricSet.Register(func(all ...metrics.Registerable) {
 		for _, m := range all {
 			if !strings.Contains(page, "`"+m.FQName()+"`") {
 				t.Errorf("%s is not in the page", m.FQName())

@@ -3,21 +3,13 @@
 
 package valueapi
 
-import "k8s.io/component-base/metrics"
+import "github.com/metricsbackend/metrics-backend-operator/serving/metricset"
+
+// MetricSet has the metrics of this package.
+var MetricSet = metricset.New("metrics_api_discovery_")
 
 var (
-	discovered = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Namespace: "metrics_api", Subsystem: "discovery", Name: "metrics",
-		Help:           "Number of metrics that discovery tells of, by API group.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"group"})
-	undiscovered = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Namespace: "metrics_api", Subsystem: "discovery", Name: "omitted_metrics",
-		Help:           "Number of metrics that can be read but that discovery does not tell of, since there are too many, by API group.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"group"})
+	discovered   = MetricSet.GaugeVec("metrics", "Number of metrics that discovery tells of, by API group.", "group")
+	undiscovered = MetricSet.GaugeVec("omitted_metrics",
+		"Number of metrics that can be read but that discovery does not tell of, since there are too many, by API group.", "group")
 )
-
-// RegisterMetrics registers the metrics, for example with
-// legacyregistry.MustRegister. Without it they cost nothing and count nothing.
-func RegisterMetrics(register func(...metrics.Registerable)) { register(discovered, undiscovered) }

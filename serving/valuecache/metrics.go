@@ -8,49 +8,30 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
+	"github.com/metricsbackend/metrics-backend-operator/serving/metricset"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
 const (
-	metricsNamespace = "metrics_backend"
-	metricsSubsystem = "value_cache"
-
 	// logRate and logBurst limit the lines about single metrics, per second: when a
 	// source fails, the metrics tell more than thousands of lines.
 	logRate  = rate.Limit(1)
 	logBurst = 25
 )
 
-// group is the API group. No label has a metric's name or a selector for its value.
-var (
-	cachedEntries = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "entries",
-		Help:           "Number of different metrics and selections that are watched, or were until a few seconds ago.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"group"})
-	cachedPoints = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "points",
-		Help:           "Number of cached values.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"group"})
-	publishedPoints = metrics.NewCounterVec(&metrics.CounterOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "published_points_total",
-		Help:           "Number of values whose time or value was new, and that were published to watches.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"group"})
-	failuresTotal = metrics.NewCounterVec(&metrics.CounterOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "failures_total",
-		Help: "Number of times that a watched metric got no new values, by the reason of the source's failure, or why one of the metric's series has no value; " +
-			"NotRead where the metric does not exist any more, or its objects cannot be resolved.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"group", "reason"})
-)
+// MetricSet has the metrics of this package; group is the API group. No label has a metric's name or a selector for its value.
+var MetricSet = metricset.New("metrics_backend_value_cache_")
 
-// RegisterMetrics registers the metrics, for example with
-// legacyregistry.MustRegister. Without it they cost nothing and count nothing.
-func RegisterMetrics(register func(...metrics.Registerable)) {
-	register(cachedEntries, cachedPoints, publishedPoints, failuresTotal)
-}
+var (
+	cachedEntries = MetricSet.GaugeVec("entries",
+		"Number of different metrics and selections that are watched, or were until a few seconds ago.", "group")
+	cachedPoints    = MetricSet.GaugeVec("points", "Number of cached values.", "group")
+	publishedPoints = MetricSet.CounterVec("published_points_total",
+		"Number of values whose time or value was new, and that were published to watches.", "group")
+	failuresTotal = MetricSet.CounterVec("failures_total",
+		"Number of times that a watched metric got no new values, by the reason of the source's failure, or why one of the metric's series has no value; "+
+			"NotRead where the metric does not exist any more, or its objects cannot be resolved.", "group", "reason")
+)
 
 // meter has the metrics of one cache.
 type meter struct {

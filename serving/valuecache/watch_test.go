@@ -57,7 +57,7 @@ func TestWatchesCoalesce(t *testing.T) {
 func TestThousandWatches(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
 	registry.MustRegister(cachedEntries, cachedPoints, publishedPoints, failuresTotal)
-	query.RegisterMetrics(registry.MustRegister)
+	query.MetricSet.Register(registry.MustRegister)
 	gauge := func(name string, labels map[string]string) float64 {
 		t.Helper()
 		v, err := testutil.GetGaugeMetricValue(cachedEntries.With(labels))
@@ -173,7 +173,7 @@ func TestSourceFailsWhileWatched(t *testing.T) {
 
 // A metric without a value since one of its series has none is to a watch what a source that fails is.
 func TestMetricThatIsNotWholeWhileWatched(t *testing.T) {
-	RegisterMetrics(metrics.NewKubeRegistry().MustRegister)
+	MetricSet.Register(metrics.NewKubeRegistry().MustRegister)
 	inWorld(t, func(t *testing.T, w *world) {
 		w.metricQuery.ObjectLabel, w.metricQuery.Labels = "", map[string]string{"team": "x"}
 		failures := func() float64 {

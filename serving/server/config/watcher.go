@@ -12,30 +12,22 @@ import (
 	"sync/atomic"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/metricset"
 )
+
+// MetricSet has the metrics of this package.
+var MetricSet = metricset.New("metrics_backend_config_")
 
 var (
-	reloads = metrics.NewCounterVec(&metrics.CounterOpts{
-		Namespace:      "metrics_backend",
-		Name:           "config_reloads_total",
-		Help:           "Number of times that a MetricsBackend was read, by result. After an error the previous settings stay.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"result"})
+	reloads = MetricSet.CounterVec("reloads_total",
+		"Number of times that a MetricsBackend was read, by result. After an error the previous settings stay.", "result")
 
-	reloadSuccessful = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace:      "metrics_backend",
-		Name:           "config_last_reload_successful",
-		Help:           "0 when the newest MetricsBackend that was read could not be used, otherwise 1.",
-		StabilityLevel: metrics.ALPHA,
-	})
+	reloadSuccessful = MetricSet.Gauge("last_reload_successful",
+		"0 when the newest MetricsBackend that was read could not be used, otherwise 1.")
 )
-
-// RegisterMetrics registers the metrics of this package.
-func RegisterMetrics(register func(...metrics.Registerable)) { register(reloads, reloadSuccessful) }
 
 // Target is what the configuration is applied to.
 type Target struct {

@@ -16,8 +16,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/server/healthz"
-	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/metricset"
 )
 
 const (
@@ -27,15 +28,10 @@ const (
 	gateTimeout = 10 * time.Second
 )
 
-var gatesPassed = metrics.NewGauge(&metrics.GaugeOpts{
-	Namespace:      "metrics_backend",
-	Name:           "readiness_gates_passed",
-	Help:           "1 once all readiness gates were open at the same time, 0 before.",
-	StabilityLevel: metrics.ALPHA,
-})
+// MetricSet has the metrics of this package.
+var MetricSet = metricset.New("metrics_backend_")
 
-// RegisterMetrics registers the metrics of this package.
-func RegisterMetrics(register func(...metrics.Registerable)) { register(gatesPassed) }
+var gatesPassed = MetricSet.Gauge("readiness_gates_passed", "1 once all readiness gates were open at the same time, 0 before.")
 
 // Gate is a condition for the first readiness of a pod.
 type Gate interface {
