@@ -7,6 +7,8 @@ import (
 	"container/list"
 	"context"
 	"sync"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 )
 
 // ChangeType is what happened to an object.
@@ -29,7 +31,7 @@ type Change[T any] struct {
 // reader neither blocks the stream nor costs unbounded memory.
 type changeQueue[T any] struct {
 	out  chan Change[T]
-	wake chan struct{} // buffered; signals that the queue is not empty
+	wake wake.Signal // the queue is not empty
 
 	mu      sync.Mutex
 	queue   *list.List // of pendingChange[T], oldest first
@@ -45,7 +47,7 @@ type pendingChange[T any] struct {
 func newChangeQueue[T any]() *changeQueue[T] {
 	return &changeQueue[T]{
 		out:     make(chan Change[T]),
-		wake:    make(chan struct{}, 1),
+		wake:    wake.NewSignal(),
 		queue:   list.New(),
 		pending: map[string]*list.Element{},
 		known:   map[string]struct{}{},
@@ -68,10 +70,7 @@ func (q *changeQueue[T]) add(key string, change Change[T]) {
 		return
 	}
 	q.pending[key] = q.queue.PushBack(pendingChange[T]{key, change})
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	q.wake.Set()
 }
 
 // pop removes and returns the oldest change.

@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 )
 
 // Fixed durations of a Watcher. Together with the defaults of Options they must keep these relations:
@@ -150,14 +152,10 @@ func isVersionGone(err error) bool {
 func (w *Watcher[T]) sleep(ctx context.Context, d time.Duration) {
 	until := w.now().Add(d)
 	for left := d; left > 0; left = until.Sub(w.now()) {
-		timer := w.options.Clock.NewTimer(min(left, w.expiryInterval()))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !wake.Sleep(ctx, w.options.Clock, min(left, w.expiryInterval())) {
 			return
-		case <-timer.C():
-			w.store.expire(w.now())
 		}
+		w.store.expire(w.now())
 	}
 }
 

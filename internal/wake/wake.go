@@ -4,6 +4,13 @@
 // Package wake wakes goroutines that wait for something to do.
 package wake
 
+import (
+	"context"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
 // Signal is received from by the one goroutine that is to be woken.
 type Signal chan struct{}
 
@@ -16,5 +23,37 @@ func (s Signal) Set() {
 	select {
 	case s <- struct{}{}:
 	default:
+	}
+}
+
+// Wait waits until the signal is set or d has passed. It returns false if ctx ends before.
+func (s Signal) Wait(ctx context.Context, c clock.Clock, d time.Duration) bool {
+	timer := c.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C():
+	case <-s:
+	}
+	return true
+}
+
+// Sleep waits until d has passed. It returns false if ctx ends before.
+func Sleep(ctx context.Context, c clock.Clock, d time.Duration) bool {
+	return Signal(nil).Wait(ctx, c, d)
+}
+
+// Every calls f once in each interval, until ctx ends.
+func Every(ctx context.Context, c clock.WithTicker, interval time.Duration, f func()) {
+	ticker := c.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+			f()
+		}
 	}
 }

@@ -116,26 +116,18 @@ func (s *Source) ResetTokenOlderThan(t time.Time) {
 
 // Run requests tokens until the context ends.
 func (s *Source) Run(ctx context.Context) {
-	timer := s.clock.NewTimer(0)
-	defer timer.Stop()
-	for backoff := retries; ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.rejected:
-			timer.Stop()
-		case <-timer.C():
-		}
+	backoff, pause := retries, time.Duration(0)
+	for s.rejected.Wait(ctx, s.clock, pause) {
 		granted, err := s.renew(ctx)
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return
-		}
-		if err == nil {
+		case err == nil:
 			backoff = retries
-			timer.Reset(time.Duration((renewAt - renewJitter*s.random()) * float64(granted)))
-			continue
+			pause = time.Duration((renewAt - renewJitter*s.random()) * float64(granted))
+		default:
+			pause = time.Duration((0.5 + s.random()/2) * float64(backoff.Step()))
 		}
-		timer.Reset(time.Duration((0.5 + s.random()/2) * float64(backoff.Step())))
 	}
 }
 

@@ -44,16 +44,7 @@ const (
 // Run scrapes until ctx is canceled, and returns when the last scrape has ended.
 func (s *Source) Run(ctx context.Context) {
 	defer s.stop()
-	for {
-		timer := s.clock.NewTimer(s.startDue(ctx))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C():
-		case <-s.wake:
-			timer.Stop()
-		}
+	for s.wake.Wait(ctx, s.clock, s.startDue(ctx)) {
 	}
 }
 

@@ -191,14 +191,8 @@ func (v *Evaluator) Run(ctx context.Context) {
 		if !next.IsZero() {
 			wait = min(wait, next.Sub(v.clock.Now()))
 		}
-		timer := v.clock.NewTimer(max(wait, 0))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !v.wake.Wait(ctx, v.clock, max(wait, 0)) {
 			return
-		case <-timer.C():
-		case <-v.wake:
-			timer.Stop()
 		}
 	}
 }

@@ -6,6 +6,7 @@ package restmapping
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,6 +21,8 @@ import (
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 	"k8s.io/metrics/pkg/apis/external_metrics"
 	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 )
 
 const (
@@ -42,7 +45,7 @@ type Directory struct {
 	discovery Discovery
 	clock     clock.WithTicker
 	current   atomic.Pointer[Mapper]
-	refresh   chan struct{}
+	refresh   wake.Signal
 
 	mu       sync.Mutex
 	groups   []*metav1.APIGroup
@@ -52,7 +55,7 @@ type Directory struct {
 
 // NewDirectory returns a directory whose Mapper is empty until Run or Refresh.
 func NewDirectory(d Discovery, c clock.WithTicker) *Directory {
-	dir := &Directory{discovery: d, clock: c, refresh: make(chan struct{}, 1)}
+	dir := &Directory{discovery: d, clock: c, refresh: wake.NewSignal()}
 	dir.current.Store(&Mapper{})
 	return dir
 }
@@ -70,12 +73,7 @@ func (d *Directory) Find(gr schema.GroupResource) (Resource, bool) {
 }
 
 // RefreshSoon requests a refresh, for a name that is unknown. It does not block.
-func (d *Directory) RefreshSoon() {
-	select {
-	case d.refresh <- struct{}{}:
-	default:
-	}
-}
+func (d *Directory) RefreshSoon() { d.refresh.Set() }
 
 // OnChange adds a function that is called with each new Mapper, one call at a time. It must be
 // called before Run.
@@ -100,12 +98,8 @@ func (d *Directory) Run(ctx context.Context) {
 			}
 		}
 		logged = message
-		pause := d.clock.NewTimer(minRefreshInterval)
-		select {
-		case <-ctx.Done():
-			pause.Stop()
+		if !wake.Sleep(ctx, d.clock, minRefreshInterval) {
 			return
-		case <-pause.C():
 		}
 		select {
 		case <-ctx.Done():
@@ -150,11 +144,7 @@ func (d *Directory) Refresh(ctx context.Context) error {
 		return err
 	}
 	d.groups, d.lists = groups, next
-	all := make([]*metav1.APIResourceList, 0, len(next))
-	for _, l := range next {
-		all = append(all, l)
-	}
-	mapper := NewMapper(groups, all)
+	mapper := NewMapper(groups, slices.Collect(maps.Values(next)))
 	d.current.Store(mapper)
 	for _, f := range d.onChange {
 		f(mapper)

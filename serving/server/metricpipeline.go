@@ -213,10 +213,8 @@ func (p *metricPipeline) refreshGroups(ctx context.Context) {
 		for _, g := range groups {
 			g.Refresh()
 		}
-		select {
-		case <-ctx.Done():
+		if !wake.Sleep(ctx, p.clock, refreshInterval) {
 			return
-		case <-p.clock.After(refreshInterval):
 		}
 	}
 }

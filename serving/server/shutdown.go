@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 )
 
 // withConnectionClose adds `Connection: close` to every response once shutdown begins. It
@@ -49,10 +51,8 @@ func (d *drain) run(ctx context.Context) {
 		return
 	case <-d.shuttingDown:
 	}
-	select {
-	case <-ctx.Done():
+	if !wake.Sleep(ctx, d.clock, d.delay/4) {
 		return
-	case <-d.clock.After(d.delay / 4):
 	}
 	over := d.delay / 2
 	if open := d.open(); open > 0 {

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 )
 
 // Settings of a hub; they may change while it runs.
@@ -197,16 +199,7 @@ func (h *Hub) remove(w *Watcher) {
 
 // Run sends bookmarks and ends watches when they are due, until the context ends.
 func (h *Hub) Run(ctx context.Context) {
-	ticker := h.clock.NewTicker(tick)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-			h.advance(h.now())
-		}
-	}
+	wake.Every(ctx, h.clock, tick, func() { h.advance(h.now()) })
 }
 
 // advance checks the deadlines of the watchers that are due.

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/endpoints"
 	"k8s.io/klog/v2"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 )
 
 const (
@@ -29,20 +31,13 @@ const (
 
 // updateDiscovery updates discovery when the metrics change, until the context ends.
 func (g *Group) updateDiscovery(ctx context.Context) {
-	ticker := g.clock.NewTicker(discoveryInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-		}
+	wake.Every(ctx, g.clock, discoveryInterval, func() {
 		g.mu.Lock()
+		defer g.mu.Unlock()
 		if next, changed := g.nextDocument(); changed {
 			g.advertiseOrLog(klog.FromContext(ctx), next)
 		}
-		g.mu.Unlock()
-	}
+	})
 }
 
 // document is the content of discovery.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
@@ -76,22 +77,15 @@ func (s *Cache) Run(ctx context.Context) {
 	s.mu.Lock()
 	s.logger = klog.FromContext(ctx)
 	s.mu.Unlock()
-	ticker := s.clock.NewTicker(tick)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			for _, f := range s.all() {
-				f.end(true)
-			}
-			return
-		case <-ticker.C():
-			for _, f := range s.all() {
-				if !f.end(false) && f.idle() {
-					f.read()
-				}
+	wake.Every(ctx, s.clock, tick, func() {
+		for _, f := range s.all() {
+			if !f.end(false) && f.idle() {
+				f.read()
 			}
 		}
+	})
+	for _, f := range s.all() {
+		f.end(true)
 	}
 }
 
