@@ -7,7 +7,6 @@ package explain
 
 import (
 	"context"
-	"math"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -79,7 +78,7 @@ func (r *Request) addSeries(e *v1alpha1.MetricExplanation, samples []query.Sampl
 		}
 		if e.SeriesCount++; e.SeriesCount <= v1alpha1.MaxExplained {
 			e.Series = append(e.Series, v1alpha1.ExplainedSeries{
-				Labels: s.Labels, Value: number(s.Value), Time: metav1.NewMicroTime(s.Time),
+				Labels: s.Labels, Value: strconv.FormatFloat(s.Value, 'f', -1, 64), Time: metav1.NewMicroTime(s.Time),
 			})
 		}
 	}
@@ -137,15 +136,4 @@ func (r *Request) addValues(e *v1alpha1.MetricExplanation, values *query.Values)
 			})
 		}
 	}
-}
-
-// number formats a value like Prometheus.
-func number(value float64) string {
-	switch {
-	case math.IsInf(value, 1):
-		return "+Inf"
-	case math.IsInf(value, -1):
-		return "-Inf"
-	}
-	return strconv.FormatFloat(value, 'f', -1, 64)
 }

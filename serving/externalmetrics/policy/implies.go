@@ -4,10 +4,9 @@
 package policy
 
 import (
-	"maps"
-
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // Implies says that whatever a query's selector selects, a policy's selects, too.
@@ -30,11 +29,7 @@ func Implies(query, policy labels.Selector) bool {
 		}
 		for i := range requirements {
 			r := &requirements[i]
-			before, ok := asked[r.Key()]
-			if !ok {
-				before = anything()
-			}
-			asked[r.Key()] = before.and(r)
+			asked[r.Key()] = asked[r.Key()].and(r)
 		}
 	}
 	for _, s := range asked {
@@ -45,103 +40,69 @@ func Implies(query, policy labels.Selector) bool {
 	// A requirement is about one label, and a query about each label by itself: so
 	// the whole follows if each requirement follows from what is asked of its label.
 	for i := range required {
-		r := &required[i]
-		s, ok := asked[r.Key()]
-		if !ok {
-			s = anything()
-		}
-		if !s.implies(r) {
+		if r := &required[i]; !asked[r.Key()].implies(r) {
 			return false
 		}
 	}
 	return true
 }
 
-// states are those that a label may be in: absent, or of one of some values.
+// states are those that a label may be in: absent, or of one of some values. The zero
+// value is all of them.
 type states struct {
-	absent bool
+	// present says that the label is not absent.
+	present bool
 	// listed says that values are all that it may have; otherwise they are those
 	// that it may not have.
 	listed bool
-	values map[string]struct{}
+	values sets.Set[string]
 }
 
-func anything() states { return states{absent: true} }
-
 // none says that there is no state left.
-func (s states) none() bool { return !s.absent && s.listed && len(s.values) == 0 }
+func (s states) none() bool { return s.present && s.listed && len(s.values) == 0 }
 
 // and returns the states that meet a requirement, or more of them where it is one
 // that is not reasoned about.
 func (s states) and(r *labels.Requirement) states {
-	values := valuesOf(r)
+	values := sets.New(r.ValuesUnsorted()...)
 	switch r.Operator() {
 	case selection.In, selection.Equals, selection.DoubleEquals:
 		among := s.among(values)
 		// An empty value may be no value, see Implies.
-		return states{absent: s.absent && has(among, ""), listed: true, values: among}
+		return states{present: s.present || !among.Has(""), listed: true, values: among}
 	case selection.NotIn, selection.NotEquals:
 		if s.listed {
-			left := maps.Clone(s.values)
-			maps.DeleteFunc(left, func(v string, _ struct{}) bool { return has(values, v) })
-			return states{absent: s.absent, listed: true, values: left}
+			return states{present: s.present, listed: true, values: s.values.Difference(values)}
 		}
-		left := maps.Clone(values)
-		maps.Copy(left, s.values)
-		return states{absent: s.absent, values: left}
+		return states{present: s.present, values: s.values.Union(values)}
 	case selection.DoesNotExist:
-		return states{absent: s.absent, listed: true}
+		return states{present: s.present, listed: true}
 	case selection.Exists, selection.GreaterThan, selection.LessThan:
-		return states{listed: s.listed, values: s.values}
+		return states{present: true, listed: s.listed, values: s.values}
 	}
 	return s
 }
 
 // among returns those of the values that are among the states.
-func (s states) among(values map[string]struct{}) map[string]struct{} {
-	among := maps.Clone(values)
-	maps.DeleteFunc(among, func(v string, _ struct{}) bool { return has(s.values, v) != s.listed })
-	return among
+func (s states) among(values sets.Set[string]) sets.Set[string] {
+	if s.listed {
+		return values.Intersection(s.values)
+	}
+	return values.Difference(s.values)
 }
 
 // implies says that every state meets a requirement.
 func (s states) implies(r *labels.Requirement) bool {
-	values := valuesOf(r)
+	values := sets.New(r.ValuesUnsorted()...)
 	switch r.Operator() {
 	case selection.In, selection.Equals, selection.DoubleEquals:
-		if s.absent || !s.listed {
-			return false
-		}
-		for v := range s.values {
-			if !has(values, v) {
-				return false
-			}
-		}
-		return true
+		return s.present && s.listed && values.IsSuperset(s.values)
 	case selection.NotIn, selection.NotEquals:
-		for v := range values {
-			if has(s.values, v) == s.listed {
-				return false
-			}
-		}
-		return true
+		return len(s.among(values)) == 0
 	case selection.Exists:
-		return !s.absent
+		return s.present
 	case selection.DoesNotExist:
 		return s.listed && len(s.values) == 0
 	}
 	return false
-}
-
-func valuesOf(r *labels.Requirement) map[string]struct{} {
-	values := map[string]struct{}{}
-	for _, v := range r.ValuesUnsorted() {
-		values[v] = struct{}{}
-	}
-	return values
-}
-
-func has(values map[string]struct{}, v string) bool {
-	_, ok := values[v]
-	return ok
 }
