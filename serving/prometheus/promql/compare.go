@@ -22,18 +22,13 @@ type Difference struct {
 // Compare returns how two expressions differ. For the results of a template with two values this
 // shows whether the template uses the value as a regular expression.
 func Compare(one, two string) (Difference, error) {
-	first, err := Parse(one)
+	e, err := parseAll(one, two)
 	if err != nil {
 		return Difference{}, err
 	}
-	second, err := Parse(two)
-	if err != nil {
-		return Difference{}, err
-	}
-	regexps := removeRegexps(first)
 	return Difference{
-		Regexps: !slices.Equal(regexps, removeRegexps(second)),
-		Others:  first.String() != second.String(),
+		Regexps: !slices.Equal(removeRegexps(e[0]), removeRegexps(e[1])),
+		Others:  e[0].String() != e[1].String(),
 	}, nil
 }
 

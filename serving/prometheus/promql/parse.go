@@ -71,6 +71,18 @@ func Parse(expression string) (parser.Expr, error) {
 	}
 }
 
+// parseAll parses expressions; the first that is wrong fails it.
+func parseAll(expressions ...string) ([]parser.Expr, error) {
+	all := make([]parser.Expr, len(expressions))
+	for i, expression := range expressions {
+		var err error
+		if all[i], err = Parse(expression); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
 // CheckSelector returns an error unless a series selector is valid for match[].
 func CheckSelector(selector string) error {
 	if len(selector) > MaxExpression {
@@ -243,28 +255,12 @@ func SameButName(one, oneName, two, twoName string) bool {
 	if !model.LegacyValidation.IsValidMetricName(oneName) || !model.LegacyValidation.IsValidMetricName(twoName) {
 		return false
 	}
-	a, err := Parse(one)
-	if err != nil {
-		return false
-	}
-	b, err := Parse(two)
-	if err != nil {
-		return false
-	}
-	return strings.ReplaceAll(a.String(), oneName, twoName) == b.String()
+	e, err := parseAll(one, two)
+	return err == nil && strings.ReplaceAll(e[0].String(), oneName, twoName) == e[1].String()
 }
 
 // ReadsSeries reports whether an expression reads series, or may, as it cannot be parsed here.
 func ReadsSeries(expression string) bool {
 	e, err := Parse(expression)
-	if err != nil {
-		return true
-	}
-	reads := false
-	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
-		_, selector := n.(*parser.VectorSelector)
-		reads = reads || selector
-		return nil
-	})
-	return reads
+	return err != nil || len(selectors(e)) > 0
 }

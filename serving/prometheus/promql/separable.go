@@ -27,24 +27,13 @@ type Rendering struct {
 // differ only in matchers on the label; and each subexpression keeps the label and combines
 // only series with the same value of it.
 func Separable(r Rendering) bool {
-	one, err := Parse(r.One)
+	e, err := parseAll(r.One, r.Two, r.All)
 	if err != nil {
 		return false
 	}
-	two, err := Parse(r.Two)
-	if err != nil {
-		return false
-	}
-	all, err := Parse(r.All)
-	if err != nil {
-		return false
-	}
-	marked, same := r.compare(one, two, all)
-	if !same {
-		return false
-	}
+	marked, same := r.compare(e[0], e[1], e[2])
 	s := separator{label: r.Label, marked: marked}
-	return s.analyze(all) == separate
+	return same && s.analyze(e[2]) == separate
 }
 
 // compare returns the selectors of all that depend on the value, and whether the expressions are
