@@ -45,30 +45,27 @@ func statusError(body []byte) error {
 
 // isWatchRejected reports whether another watch would soon fail in the same way.
 func isWatchRejected(err error) bool {
-	if errors.Is(err, errPlainList) {
-		return true
-	}
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return false
-	}
-	switch status.Status().Code {
+	switch codeOf(err) {
 	case http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
 		http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity, http.StatusNotImplemented:
 		return true
 	}
-	return false
+	return errors.Is(err, errPlainList)
 }
 
 // needsRelist reports whether objects may have changed of which a new watch would send no event.
 func needsRelist(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsTimeout(err) ||
-		apierrors.IsServerTimeout(err) || hasCode(err, http.StatusGatewayTimeout)
+		apierrors.IsServerTimeout(err) || codeOf(err) == http.StatusGatewayTimeout
 }
 
-func hasCode(err error, code int32) bool {
+// codeOf returns the HTTP status of the server's error, or 0.
+func codeOf(err error) int32 {
 	var status apierrors.APIStatus
-	return errors.As(err, &status) && status.Status().Code == code
+	if !errors.As(err, &status) {
+		return 0
+	}
+	return status.Status().Code
 }
 
 // retryAfter returns the delay that the server asked for, or 0.

@@ -47,17 +47,8 @@ const selfSigned = "kubelets of kubeadm and kind sign their own certificates by 
 
 // classify returns the failure of an error from a request or its body.
 func classify(timeout time.Duration, limit int64, err error) *failure {
-	var (
-		pin      *pinError
-		host     x509.HostnameError
-		unknown  x509.UnknownAuthorityError
-		invalid  x509.CertificateInvalidError
-		verify   *tls.CertificateVerificationError
-		notTLS   tls.RecordHeaderError
-		connects *connectError
-		protocol protocolError
-		token    *tokenError
-	)
+	invalid, _ := errors.AsType[x509.CertificateInvalidError](err)
+	token, noToken := errors.AsType[*tokenError](err)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		return failf(v1alpha1.ScrapeTimeout, "no complete answer within %s: "+
@@ -65,31 +56,37 @@ func classify(timeout time.Duration, limit int64, err error) *failure {
 	case errors.Is(err, textparse.ErrTooLarge):
 		return failf(v1alpha1.ScrapeBodyTooLarge, "the answer is larger than %d bytes: "+
 			"set spec.resourceMetrics.scrape.maxBodySize if the node really has so many containers: %w", limit, err)
-	case errors.As(err, &pin):
+	case is[*pinError](err):
 		return failf(v1alpha1.ScrapeCertificateChanged, "the certificate is not the one that was pinned at the first contact: "+
 			"if the kubelet's certificate was renewed, restart the serving pods or replace the Node object; otherwise find out who answers at this address: %w", err)
-	case errors.As(err, &host):
+	case is[x509.HostnameError](err):
 		return failf(v1alpha1.ScrapeCertificateUntrusted, "the certificate is for another address: "+
 			"choose a type of address that is in it with spec.resourceMetrics.scrape.addressTypes, or issue it for this one: %w", err)
-	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+	case invalid.Reason == x509.Expired:
 		return failf(v1alpha1.ScrapeCertificateUntrusted, "the certificate has expired or is not valid yet: "+
 			"renew the kubelet's serving certificate, or check the clocks: %w", err)
-	case errors.As(err, &unknown):
+	case is[x509.UnknownAuthorityError](err):
 		return failf(v1alpha1.ScrapeCertificateUntrusted, "the certificate is not signed by the authority in use; %s: %w", selfSigned, err)
-	case errors.As(err, &verify):
+	case is[*tls.CertificateVerificationError](err):
 		return failf(v1alpha1.ScrapeCertificateUntrusted, "the certificate is not valid: renew the kubelet's serving certificate: %w", err)
-	case errors.As(err, &token):
+	case noToken:
 		return failf(v1alpha1.ScrapeNoToken, "there is no token for kubelets, so nothing was sent: see the log of the serving component: %w", token)
-	case errors.As(err, &protocol):
+	case is[protocolError](err):
 		return failf(v1alpha1.ScrapeConnectionFailed, "what answers does not speak HTTP: check that a kubelet answers at this address: %w", err)
-	case errors.As(err, &notTLS):
+	case is[tls.RecordHeaderError](err):
 		return failf(v1alpha1.ScrapeConnectionFailed, "what answers does not speak TLS: check the port: %w", err)
-	case errors.As(err, &connects):
+	case is[*connectError](err):
 		return failf(v1alpha1.ScrapeConnectionFailed, "no connection: check that the kubelet runs and that its port can be reached from the serving pods: %w", err)
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return failf(v1alpha1.ScrapeConnectionFailed, "the connection broke before the answer was complete: %w", err)
 	}
 	return failf(v1alpha1.ScrapeConnectionFailed, "the connection broke: check the kubelet's log: %w", err)
+}
+
+// is says whether an error is, or wraps, one of the type E.
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 // classifyStatus returns nil for status 200.

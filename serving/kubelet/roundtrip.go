@@ -101,11 +101,10 @@ type protocolError struct{ error }
 
 // responseError returns the error of http.ReadResponse, with its cause.
 func responseError(err error, tooLong bool) error {
-	var network net.Error
 	switch {
 	case tooLong:
 		return protocolError{fmt.Errorf("the header is longer than %d bytes", maxHeader)}
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &network):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), is[net.Error](err):
 		return err
 	}
 	return protocolError{err}

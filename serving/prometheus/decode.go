@@ -78,8 +78,7 @@ func readEnvelope(r io.Reader, read dataReader) (envelope, error) {
 
 // malformed returns err as a Failure.
 func malformed(err error) error {
-	var f *query.Failure
-	if errors.As(err, &f) {
+	if _, ok := errors.AsType[*query.Failure](err); ok {
 		return err
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

@@ -4,6 +4,7 @@
 package prometheus
 
 import (
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/tls"
@@ -47,8 +48,7 @@ const remoteAlert = "remote error"
 
 // classify returns the Failure for an error of a request, or of reading its response.
 func classify(ctx context.Context, err error) *query.Failure {
-	var request *url.Error
-	if errors.As(err, &request) {
+	if request, ok := errors.AsType[*url.Error](err); ok {
 		// Its message contains the URL with the whole query.
 		err = request.Err
 	}
@@ -107,14 +107,9 @@ func classifyStatus(resp *http.Response, c *credentials, now time.Time) *query.F
 	var parsed errorResponse
 	text := ""
 	if json.Unmarshal([]byte(body), &parsed) == nil {
-		text = parsed.Error
-		if text == "" {
-			text = parsed.Message
-		}
+		text = cmp.Or(parsed.Error, parsed.Message)
 	}
-	if text == "" {
-		text = readable(resp.Header, body)
-	}
+	text = cmp.Or(text, readable(resp.Header, body))
 	message := fmt.Sprintf("HTTP %d", code)
 	if text != "" {
 		message += ": " + text

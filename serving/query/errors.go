@@ -116,12 +116,10 @@ func (e *EvaluationError) Unwrap() []error {
 // ReasonOf returns the reason and the message of an error of Values: those of a Failure, or why a
 // series has no value; for any other error the given reason.
 func ReasonOf(err error, other string) (reason, message string) {
-	var f *Failure
-	var o *Omission
-	switch {
-	case errors.As(err, &f):
+	if f, ok := errors.AsType[*Failure](err); ok {
 		return string(f.Reason), f.Message
-	case errors.As(err, &o):
+	}
+	if o, ok := errors.AsType[*Omission](err); ok {
 		return string(o.Reason), err.Error()
 	}
 	return other, err.Error()

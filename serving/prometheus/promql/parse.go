@@ -188,13 +188,11 @@ func maskRegexps(expression string) (masked string, patterns []string, err error
 
 // firstError returns the first of the parser's errors, truncated.
 func firstError(err error) error {
-	var many parser.ParseErrors
-	if errors.As(err, &many) && len(many) > 0 {
+	if many, ok := errors.AsType[parser.ParseErrors](err); ok && len(many) > 0 {
 		err = &many[0]
 	}
 	message := err.Error()
-	var one *parser.ParseErr
-	if errors.As(err, &one) && one.Err != nil {
+	if one, ok := errors.AsType[*parser.ParseErr](err); ok && one.Err != nil {
 		message = fmt.Sprintf("character %d: %v", one.PositionRange.Start+1, one.Err)
 	}
 	return errors.New(text.Truncate(message, 300))
