@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/metrics/pkg/apis/custom_metrics/v1beta2"
 
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 )
@@ -234,7 +235,7 @@ func TestCombinedValues(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			w.samples["pods/hits"], w.duplicates, w.omitInvalid = infinite, query.DuplicatesMinimum, test.omit
+			w.samples["pods/hits"], w.duplicates, w.omitInvalid = infinite, v1alpha1.DuplicatesMinimum, test.omit
 			got := serve(t, w).do(t, http.MethodGet, root("v1beta2")+test.path, "")
 			var body struct {
 				Message string

@@ -23,6 +23,7 @@ import (
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 	"k8s.io/utils/clock"
 
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
@@ -44,7 +45,7 @@ type world struct {
 	window  time.Duration
 	failure error
 	// duplicates and omitInvalid are those of each MetricQuery.
-	duplicates  query.Duplicates
+	duplicates  v1alpha1.DuplicatesPolicy
 	omitInvalid bool
 	// asked counts evaluations by expression.
 	asked map[string]int

@@ -43,7 +43,7 @@ func Explain(ctx context.Context, querier query.Querier, r Request) *v1alpha1.Me
 		Interval:    metav1.Duration{Duration: mq.Query.Interval},
 		ObjectLabel: mq.ObjectLabel,
 		Object:      mq.Object,
-		Duplicates:  v1alpha1.DuplicatesPolicy(mq.Duplicates),
+		Duplicates:  mq.Duplicates,
 		NaNAsZero:   mq.NaNAsZero,
 	}
 	result, err := querier.Query(ctx, mq.Query)

@@ -43,7 +43,7 @@ func TestExplain(t *testing.T) {
 	t.Parallel()
 	pods := query.MetricQuery{
 		Query:  query.Query{Source: "prometheus", Expression: `sum(hits{namespace="shop"}) by (pod)`, Interval: 15 * time.Second},
-		Origin: "spec.customMetrics.rules[0]", Window: 2 * time.Minute, ObjectLabel: "pod", Duplicates: query.DuplicatesReject,
+		Origin: "spec.customMetrics.rules[0]", Window: 2 * time.Minute, ObjectLabel: "pod", Duplicates: v1alpha1.DuplicatesReject,
 	}
 	external := query.MetricQuery{
 		Query:  query.Query{Source: "prometheus", Expression: "queue_depth", Interval: time.Minute},
@@ -54,7 +54,7 @@ func TestExplain(t *testing.T) {
 			TypeMeta: metav1.TypeMeta{Kind: "MetricExplanation", APIVersion: "metricsbackend.io/v1alpha1"},
 			Origin:   r.Origin, Source: "prometheus", Query: r.Query.Expression,
 			Interval: metav1.Duration{Duration: r.Query.Interval}, ObjectLabel: r.ObjectLabel,
-			Duplicates: v1alpha1.DuplicatesPolicy(r.Duplicates),
+			Duplicates: r.Duplicates,
 		}
 	}
 	micro, seconds := metav1.NewMicroTime(at), metav1.NewTime(at)

@@ -14,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
 // ObjectMetric is a metric of objects that exists now.
@@ -82,19 +84,6 @@ type ExternalMetrics interface {
 	ExternalQuery(r ExternalRequest) (MetricQuery, error)
 }
 
-// Duplicates is how several series of one object are combined.
-type Duplicates string
-
-// Ways to combine several series of one object.
-const (
-	// DuplicatesReject omits the object, and reports it.
-	DuplicatesReject  Duplicates = "Reject"
-	DuplicatesSum     Duplicates = "Sum"
-	DuplicatesAverage Duplicates = "Average"
-	DuplicatesMinimum Duplicates = "Minimum"
-	DuplicatesMaximum Duplicates = "Maximum"
-)
-
 // MetricQuery is the query of a metric, and how to read values from its result.
 type MetricQuery struct {
 	Query Query
@@ -117,8 +106,8 @@ type MetricQuery struct {
 	// QuotedKeys are the keys of the client's selector in the expression that PromQL has to
 	// quote, in order. Not every source parses them.
 	QuotedKeys []string
-	// Duplicates is for several series of one object.
-	Duplicates Duplicates
+	// Duplicates is how several series of one object are combined.
+	Duplicates v1alpha1.DuplicatesPolicy
 	// NaNAsZero replaces NaN with zero, as prometheus-adapter does.
 	NaNAsZero bool
 	// OmitInvalid serves the other series of an external metric or an object if one has no value.

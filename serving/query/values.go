@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
@@ -193,7 +194,7 @@ func (m *MetricQuery) readSamples(v *Values, samples []Sample) {
 // combine adds the value of the samples with one key to v.
 func (m *MetricQuery) combine(v *Values, samples []keyedSample) {
 	first := &samples[0]
-	if len(samples) > 1 && (m.Duplicates == DuplicatesReject || m.Duplicates == "") {
+	if len(samples) > 1 && (m.Duplicates == v1alpha1.DuplicatesReject || m.Duplicates == "") {
 		what := "of this object"
 		if first.object == "" {
 			what = "with these labels"
@@ -235,9 +236,9 @@ func (m *MetricQuery) joined(samples []keyedSample) (value float64, at time.Time
 			continue
 		case n == 0:
 			value, at = next, k.sample.Time
-		case m.Duplicates == DuplicatesMinimum:
+		case m.Duplicates == v1alpha1.DuplicatesMinimum:
 			value = min(value, next)
-		case m.Duplicates == DuplicatesMaximum:
+		case m.Duplicates == v1alpha1.DuplicatesMaximum:
 			value = max(value, next)
 		default:
 			value += next
@@ -249,7 +250,7 @@ func (m *MetricQuery) joined(samples []keyedSample) (value float64, at time.Time
 	switch {
 	case invalid != nil && (n == 0 || !m.OmitInvalid):
 		value = m.number(invalid)
-	case m.Duplicates == DuplicatesAverage:
+	case m.Duplicates == v1alpha1.DuplicatesAverage:
 		value /= n
 	}
 	return value, at, invalid

@@ -17,6 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
 var t0 = time.Date(2026, 8, 30, 12, 0, 0, 0, time.UTC)
@@ -54,7 +56,7 @@ func describeValues(v *Values) []string {
 
 func TestValues(t *testing.T) {
 	pods := MetricQuery{ObjectLabel: "pod", Origin: "spec.customMetrics.rules[0]"}
-	with := func(d Duplicates) MetricQuery {
+	with := func(d v1alpha1.DuplicatesPolicy) MetricQuery {
 		r := pods
 		r.Duplicates = d
 		return r
@@ -74,33 +76,33 @@ func TestValues(t *testing.T) {
 		"objects in order":         {pods, []Sample{sampleOf(2, "pod", "b"), sampleOf(1, "pod", "a")}, []string{"a=1", "b=2"}},
 		"one object":               {MetricQuery{Object: "web"}, []Sample{sampleOf(2.5)}, []string{"web=2500m"}},
 		"one object, many series":  {MetricQuery{Object: "web"}, []Sample{sampleOf(1, "a", "1"), sampleOf(2, "a", "2")}, []string{"no web: Duplicate"}},
-		"one object, summed":       {MetricQuery{Object: "web", Duplicates: DuplicatesSum}, []Sample{sampleOf(1, "a", "1"), sampleOf(2, "a", "2")}, []string{"web=3"}},
+		"one object, summed":       {MetricQuery{Object: "web", Duplicates: v1alpha1.DuplicatesSum}, []Sample{sampleOf(1, "a", "1"), sampleOf(2, "a", "2")}, []string{"web=3"}},
 		"no label of the object":   {pods, []Sample{sampleOf(1, "node", "n"), sampleOf(2, "pod", ""), sampleOf(3, "pod", "a")}, []string{"a=3", "no : NoObject", "no : NoObject"}},
 		"duplicates, unset":        {pods, twice, []string{"b=3", "no a: Duplicate"}},
-		"duplicates rejected":      {with(DuplicatesReject), twice, []string{"b=3", "no a: Duplicate"}},
-		"duplicates, sum":          {with(DuplicatesSum), twice, []string{"a=5 10s old", "b=3"}},
-		"duplicates, average":      {with(DuplicatesAverage), twice, []string{"a=2500m 10s old", "b=3"}},
-		"duplicates, minimum":      {with(DuplicatesMinimum), twice, []string{"a=1 10s old", "b=3"}},
-		"duplicates, maximum":      {with(DuplicatesMaximum), twice, []string{"a=4 10s old", "b=3"}},
+		"duplicates rejected":      {with(v1alpha1.DuplicatesReject), twice, []string{"b=3", "no a: Duplicate"}},
+		"duplicates, sum":          {with(v1alpha1.DuplicatesSum), twice, []string{"a=5 10s old", "b=3"}},
+		"duplicates, average":      {with(v1alpha1.DuplicatesAverage), twice, []string{"a=2500m 10s old", "b=3"}},
+		"duplicates, minimum":      {with(v1alpha1.DuplicatesMinimum), twice, []string{"a=1 10s old", "b=3"}},
+		"duplicates, maximum":      {with(v1alpha1.DuplicatesMaximum), twice, []string{"a=4 10s old", "b=3"}},
 		"NaN":                      {pods, []Sample{sampleOf(math.NaN(), "pod", "a"), sampleOf(1, "pod", "b")}, []string{"b=1", "no a: NaN"}},
 		"NaN as zero":              {MetricQuery{ObjectLabel: "pod", NaNAsZero: true}, []Sample{sampleOf(math.NaN(), "pod", "a")}, []string{"a=0"}},
 		"infinite is never zero":   {MetricQuery{ObjectLabel: "pod", NaNAsZero: true}, []Sample{sampleOf(math.Inf(1), "pod", "a"), sampleOf(math.Inf(-1), "pod", "b")}, []string{"no a: Infinite", "no b: Infinite"}},
 		"too large":                {pods, []Sample{sampleOf(1e300, "pod", "a"), sampleOf(-1e300, "pod", "b")}, []string{"no a: TooLarge", "no b: TooLarge"}},
-		"NaN among what is summed": {with(DuplicatesSum), []Sample{sampleOf(1, "pod", "a", "x", "1"), sampleOf(math.NaN(), "pod", "a", "x", "2")}, []string{"no a: NaN"}},
-		"NaN has no maximum":       {with(DuplicatesMaximum), []Sample{sampleOf(1, "pod", "a", "x", "1"), sampleOf(math.NaN(), "pod", "a", "x", "2")}, []string{"no a: NaN"}},
-		"a sum that is too large":  {with(DuplicatesSum), []Sample{sampleOf(9e15, "pod", "a", "x", "1"), sampleOf(9e15, "pod", "a", "x", "2")}, []string{"no a: TooLarge"}},
-		"+Inf has no minimum":      {with(DuplicatesMinimum), infinite, []string{"b=3", "no a: Infinite"}},
-		"-Inf has no maximum": {with(DuplicatesMaximum), []Sample{sampleOf(5, "pod", "a", "x", "1"), sampleOf(math.Inf(-1), "pod", "a", "x", "2"), sampleOf(3, "pod", "b")},
+		"NaN among what is summed": {with(v1alpha1.DuplicatesSum), []Sample{sampleOf(1, "pod", "a", "x", "1"), sampleOf(math.NaN(), "pod", "a", "x", "2")}, []string{"no a: NaN"}},
+		"NaN has no maximum":       {with(v1alpha1.DuplicatesMaximum), []Sample{sampleOf(1, "pod", "a", "x", "1"), sampleOf(math.NaN(), "pod", "a", "x", "2")}, []string{"no a: NaN"}},
+		"a sum that is too large":  {with(v1alpha1.DuplicatesSum), []Sample{sampleOf(9e15, "pod", "a", "x", "1"), sampleOf(9e15, "pod", "a", "x", "2")}, []string{"no a: TooLarge"}},
+		"+Inf has no minimum":      {with(v1alpha1.DuplicatesMinimum), infinite, []string{"b=3", "no a: Infinite"}},
+		"-Inf has no maximum": {with(v1alpha1.DuplicatesMaximum), []Sample{sampleOf(5, "pod", "a", "x", "1"), sampleOf(math.Inf(-1), "pod", "a", "x", "2"), sampleOf(3, "pod", "b")},
 			[]string{"b=3", "no a: Infinite"}},
-		"too large among what is summed": {with(DuplicatesSum), []Sample{sampleOf(1e300, "pod", "a", "x", "1"), sampleOf(-1e300, "pod", "a", "x", "2")}, []string{"no a: TooLarge"}},
-		"infinities do not cancel out": {with(DuplicatesSum), []Sample{sampleOf(math.Inf(1), "pod", "a", "x", "1"), sampleOf(math.Inf(-1), "pod", "a", "x", "2")},
+		"too large among what is summed": {with(v1alpha1.DuplicatesSum), []Sample{sampleOf(1e300, "pod", "a", "x", "1"), sampleOf(-1e300, "pod", "a", "x", "2")}, []string{"no a: TooLarge"}},
+		"infinities do not cancel out": {with(v1alpha1.DuplicatesSum), []Sample{sampleOf(math.Inf(1), "pod", "a", "x", "1"), sampleOf(math.Inf(-1), "pod", "a", "x", "2")},
 			[]string{"no a: Infinite"}},
-		"one object, one series infinite":     {MetricQuery{Object: "web", Duplicates: DuplicatesMinimum}, infinite, []string{"no web: Infinite"}},
-		"the rest is served, of the minimum":  {omitting(with(DuplicatesMinimum)), infinite, []string{"a=5", "b=3", "no : Infinite"}},
-		"the rest is served, of the average":  {omitting(with(DuplicatesAverage)), infinite, []string{"a=5", "b=3", "no : Infinite"}},
-		"the rest is served, of one object":   {omitting(MetricQuery{Object: "web", Duplicates: DuplicatesSum}), infinite, []string{"web=8", "no : Infinite"}},
+		"one object, one series infinite":     {MetricQuery{Object: "web", Duplicates: v1alpha1.DuplicatesMinimum}, infinite, []string{"no web: Infinite"}},
+		"the rest is served, of the minimum":  {omitting(with(v1alpha1.DuplicatesMinimum)), infinite, []string{"a=5", "b=3", "no : Infinite"}},
+		"the rest is served, of the average":  {omitting(with(v1alpha1.DuplicatesAverage)), infinite, []string{"a=5", "b=3", "no : Infinite"}},
+		"the rest is served, of one object":   {omitting(MetricQuery{Object: "web", Duplicates: v1alpha1.DuplicatesSum}), infinite, []string{"web=8", "no : Infinite"}},
 		"the rest is served, but is nothing":  {omitting(pods), []Sample{sampleOf(math.NaN(), "pod", "a"), sampleOf(1, "pod", "b")}, []string{"b=1", "no a: NaN"}},
-		"the rest is served, its time, too":   {omitting(with(DuplicatesSum)), []Sample{tenSecondsOlder(sampleOf(math.NaN(), "pod", "a", "x", "1")), sampleOf(2, "pod", "a", "x", "2")}, []string{"a=2", "no : NaN"}},
+		"the rest is served, its time, too":   {omitting(with(v1alpha1.DuplicatesSum)), []Sample{tenSecondsOlder(sampleOf(math.NaN(), "pod", "a", "x", "1")), sampleOf(2, "pod", "a", "x", "2")}, []string{"a=2", "no : NaN"}},
 		"the rest is served, but not of each": {omitting(pods), twice, []string{"b=3", "no a: Duplicate"}},
 		"selected": {MetricQuery{ObjectLabel: "pod", Select: labels.SelectorFromSet(labels.Set{"verb": "get"})}, []Sample{sampleOf(1, "pod", "a", "verb", "get"), sampleOf(2, "pod", "a", "verb", "put")},
 			[]string{"a=1"}},
@@ -110,7 +112,7 @@ func TestValues(t *testing.T) {
 			[]string{`{queue="a"}=1`, `{queue="b",zone="x"}=2`}},
 		"external, without labels":   {MetricQuery{}, []Sample{sampleOf(2)}, []string{"{}=2"}},
 		"external, with more labels": {MetricQuery{Labels: map[string]string{"team": "t", "queue": "all"}}, []Sample{sampleOf(2, "queue", "b")}, []string{`{queue="all",team="t"}=2`}},
-		"external, made the same and summed": {MetricQuery{Labels: map[string]string{"queue": "all"}, Duplicates: DuplicatesSum}, []Sample{sampleOf(2, "queue", "a"), sampleOf(3, "queue", "b")},
+		"external, made the same and summed": {MetricQuery{Labels: map[string]string{"queue": "all"}, Duplicates: v1alpha1.DuplicatesSum}, []Sample{sampleOf(2, "queue", "a"), sampleOf(3, "queue", "b")},
 			[]string{`{queue="all"}=5`}},
 		"external, labels that look like others": {MetricQuery{}, []Sample{sampleOf(1, "a", `x",b="y`), sampleOf(2, "a", "x", "b", "y")},
 			[]string{`{a="x",b="y"}=2`, `{a="x\",b=\"y"}=1`}},
@@ -171,7 +173,7 @@ func TestExternalMetricsAreWhole(t *testing.T) {
 		"only others are not":   {MetricQuery{Select: labels.SelectorFromSet(labels.Set{"partition": "0"})}, lag(4, math.Inf(1), 3), []string{`{partition="0"}=4`}, ""},
 		"made the same": {MetricQuery{Labels: map[string]string{"partition": "all"}}, lag(2, 3), []string{"no : Duplicate"},
 			`there is no value, since the series {partition="all"} has none: Duplicate: the result has 2 series with these labels: aggregate in the query, or set how to combine them in rules[0] (duplicates)`},
-		"made the same, and one is not summed": {MetricQuery{Labels: map[string]string{"partition": "all"}, Duplicates: DuplicatesSum}, lag(2, math.Inf(1)), []string{"no : Infinite"},
+		"made the same, and one is not summed": {MetricQuery{Labels: map[string]string{"partition": "all"}, Duplicates: v1alpha1.DuplicatesSum}, lag(2, math.Inf(1)), []string{"no : Infinite"},
 			`there is no value, since the series {partition="all"} has none: Infinite: of its series {partition="1"} the value is infinite; correct the query`},
 		"the same labels are not left out": {omitting, []Sample{sampleOf(5, "a", "1"), sampleOf(math.NaN(), "a", "2"), sampleOf(7, "a", "3"), sampleOf(8, "a", "3")}, []string{"no : NaN", "no : Duplicate"},
 			`there is no value, since the series {a="3"} has none: Duplicate: the result has 2 series with these labels: aggregate in the query, or set how to combine them in rules[0] (duplicates) (and 1 series more without a value)`},
@@ -259,10 +261,10 @@ func TestValuesOfObjects(t *testing.T) {
 		"an omission behind many":  {MetricQuery{ObjectLabel: "pod"}, []string{"p38"}, []string{"no p38: NaN"}},
 		"some":                     {MetricQuery{ObjectLabel: "pod"}, []string{"p00", "p37", "q"}, []string{"p37=2", "no p00: NaN"}},
 		"several series of one":    {MetricQuery{ObjectLabel: "pod"}, []string{"p39"}, []string{"no p39: Duplicate"}},
-		"joined":                   {MetricQuery{ObjectLabel: "pod", Duplicates: DuplicatesSum}, []string{"p39"}, []string{"p39=5 10s old"}},
+		"joined":                   {MetricQuery{ObjectLabel: "pod", Duplicates: v1alpha1.DuplicatesSum}, []string{"p39"}, []string{"p39=5 10s old"}},
 		"selected":                 {MetricQuery{ObjectLabel: "pod", Select: labels.SelectorFromSet(labels.Set{"code": "500"})}, []string{"p37", "p39"}, []string{"p39=5 10s old"}},
 		"none":                     {MetricQuery{ObjectLabel: "pod"}, []string{}, nil},
-		"the object of a reading":  {MetricQuery{Object: "web", Duplicates: DuplicatesMaximum, NaNAsZero: true}, []string{"web"}, []string{"web=38 10s old"}},
+		"the object of a reading":  {MetricQuery{Object: "web", Duplicates: v1alpha1.DuplicatesMaximum, NaNAsZero: true}, []string{"web"}, []string{"web=38 10s old"}},
 		"another label of objects": {MetricQuery{ObjectLabel: "node"}, []string{"n"}, []string{"n=1"}},
 	}
 	result := &Result{Time: t0, Samples: samples}

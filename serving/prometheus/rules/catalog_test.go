@@ -36,7 +36,7 @@ func TestARuleMakesAMetric(t *testing.T) {
 			Interval:   30 * time.Second,
 			Tenant:     "shop",
 		},
-		Origin: "spec.customMetrics.rules[0]", Window: 2 * time.Minute, ObjectLabel: "kubernetes_pod_name", Duplicates: query.DuplicatesReject,
+		Origin: "spec.customMetrics.rules[0]", Window: 2 * time.Minute, ObjectLabel: "kubernetes_pod_name", Duplicates: v1alpha1.DuplicatesReject,
 	}, mq, cmpopts.IgnoreFields(query.MetricQuery{}, "Problems")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -33,16 +33,11 @@ const (
 
 // Declared is a metric that a team declared.
 type Declared struct {
-	// Kind is CustomMetric or ExternalMetric.
-	Kind       string
-	Namespace  string
-	Name       string
-	UID        types.UID
-	Generation int64
+	// DeclaredHealth says which object declares it. Its Reason and Message are why it is not in effect; empty if it is.
+	// The rest is unset.
+	v1alpha1.DeclaredHealth
 	// MetricQuery yields all values of the metric.
 	MetricQuery query.MetricQuery
-	// Reason and Message are why it is not in effect; empty if it is.
-	Reason, Message string
 	// Remark names a rule with the same metric, which it overrides in its namespace, or a metric whose
 	// name differs in case alone.
 	Remark string
@@ -174,9 +169,11 @@ func (c *Catalog) updateDeclared(recompile bool) {
 // compileDeclared returns the metric query of a declared metric.
 func (c *Catalog) compileDeclared(o *declaredObject) *declared {
 	d := &declared{
-		Declared: Declared{Kind: o.kind, Namespace: o.meta.Namespace, Name: o.meta.Name, UID: o.meta.UID, Generation: o.meta.Generation},
-		created:  o.meta.CreationTimestamp.Time,
-		metric:   query.ObjectMetric{Name: cmp.Or(o.spec.MetricName, o.meta.Name)},
+		Declared: Declared{DeclaredHealth: v1alpha1.DeclaredHealth{
+			Kind: o.kind, Namespace: o.meta.Namespace, Name: o.meta.Name, UID: o.meta.UID, Generation: o.meta.Generation,
+		}},
+		created: o.meta.CreationTimestamp.Time,
+		metric:  query.ObjectMetric{Name: cmp.Or(o.spec.MetricName, o.meta.Name)},
 	}
 	if p := c.compileDeclaredQuery(d, o); p != nil {
 		d.Reason, d.Message = p.reason, p.message
@@ -208,12 +205,9 @@ func (c *Catalog) compileDeclaredQuery(d *declared, o *declaredObject) *problem 
 		Origin:      d.path(),
 		Window:      e.window,
 		Labels:      o.labels,
-		Duplicates:  query.DuplicatesReject,
+		Duplicates:  cmp.Or(o.duplicate, v1alpha1.DuplicatesReject),
 		OmitInvalid: o.spec.InvalidValues == v1alpha1.InvalidValuesOmit,
 		Fallback:    fallback(o.spec.Fallback),
-	}
-	if o.duplicate != "" {
-		d.MetricQuery.Duplicates = query.Duplicates(o.duplicate)
 	}
 	if o.describes == nil {
 		return nil

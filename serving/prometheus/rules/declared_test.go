@@ -63,7 +63,7 @@ func TestDeclaredMetrics(t *testing.T) {
 	}
 	if diff := cmp.Diff(query.MetricQuery{
 		Query:  query.Query{Source: "prometheus", Expression: `max by (pod) (queue_depth{namespace="shop"})`, Interval: time.Minute, Tenant: "shop", Declared: true},
-		Origin: "CustomMetric shop/depth", ObjectLabel: "pod", Duplicates: query.DuplicatesSum,
+		Origin: "CustomMetric shop/depth", ObjectLabel: "pod", Duplicates: v1alpha1.DuplicatesSum,
 		Fallback: &query.Fallback{AfterFailures: 5, Static: ptr.To(1.5), MaxAge: 10 * time.Minute},
 	}, mq); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -82,7 +82,7 @@ func TestDeclaredMetrics(t *testing.T) {
 	mq.Select = nil
 	if diff := cmp.Diff(query.MetricQuery{
 		Query:  query.Query{Source: "prometheus", Expression: `sum(orders{namespace="shop"})`, Interval: 15 * time.Second, Tenant: "shop", Declared: true},
-		Origin: "ExternalMetric shop/orders", Labels: map[string]string{"queue": "a"}, Duplicates: query.DuplicatesReject, OmitInvalid: true,
+		Origin: "ExternalMetric shop/orders", Labels: map[string]string{"queue": "a"}, Duplicates: v1alpha1.DuplicatesReject, OmitInvalid: true,
 		Fallback: &query.Fallback{AfterFailures: 3, MaxAge: time.Hour},
 	}, mq); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

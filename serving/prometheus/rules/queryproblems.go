@@ -50,7 +50,7 @@ func (r *rule) queryProblem(s *query.Problem) *problem {
 		return failureProblem(s.Failure, in)
 	}
 	remedy := omitRemedies[s.OmitReason]
-	if rest := r.external || s.Object != "" && r.duplicates != query.DuplicatesReject; rest && s.OmitReason != query.OmitReasonDuplicate && r.spec.InvalidValues != v1alpha1.InvalidValuesOmit {
+	if rest := r.external || s.Object != "" && r.duplicates != v1alpha1.DuplicatesReject; rest && s.OmitReason != query.OmitReasonDuplicate && r.spec.InvalidValues != v1alpha1.InvalidValuesOmit {
 		remedy += "; or set invalidValues to Omit, which serves the other series"
 	}
 	switch {

@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -39,7 +40,7 @@ type rule struct {
 	query   *querytemplate.Template
 	// namespaced reports, for external rules, whether the query is for the namespace of the request.
 	namespaced bool
-	duplicates query.Duplicates
+	duplicates v1alpha1.DuplicatesPolicy
 	// usesSeries is set if the query depends on the name of the series.
 	usesSeries bool
 	// sample is the input with which the query was checked.
@@ -63,7 +64,7 @@ func compile(spec v1alpha1.MetricRule, path string, position int, external bool,
 		path: path, position: position, spec: *spec.DeepCopy(), external: external,
 		selector:   strings.TrimSpace(spec.SeriesQuery),
 		namespaced: spec.Resources.Namespaced == nil || *spec.Resources.Namespaced,
-		duplicates: query.DuplicatesReject,
+		duplicates: cmp.Or(spec.Duplicates, v1alpha1.DuplicatesReject),
 	}
 	var p *problem
 	note := func(p *problem) {
@@ -79,11 +80,8 @@ func compile(spec v1alpha1.MetricRule, path string, position int, external bool,
 			note(invalidf(ReasonInvalidInterval, "%v", err))
 		}
 	}
-	switch {
-	case !spec.Duplicates.Known():
+	if !spec.Duplicates.Known() {
 		note(invalidf(ReasonInvalidDuplicates, "duplicates is %q: it must be Reject, Sum, Average, Minimum or Maximum", spec.Duplicates))
-	case spec.Duplicates != "":
-		r.duplicates = query.Duplicates(spec.Duplicates)
 	}
 	if err := spec.InvalidValues.Validate(); err != nil {
 		note(invalidf(ReasonInvalidValuesPolicy, "%v", err))

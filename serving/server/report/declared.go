@@ -88,11 +88,10 @@ func (r *Reporter) query(ctx context.Context, d *rules.Declared) v1alpha1.Declar
 // resultTime returns the time of the cached result or error of a query; zero for none.
 func (r *Reporter) resultTime(q query.Query) time.Time {
 	result, err, _ := r.Evaluator.Cached(q)
-	var evaluationErr *query.EvaluationError
-	switch {
-	case errors.As(err, &evaluationErr):
-		return evaluationErr.Time
-	case result != nil:
+	if failed, ok := errors.AsType[*query.EvaluationError](err); ok {
+		return failed.Time
+	}
+	if result != nil {
 		return result.Time
 	}
 	return time.Time{}
@@ -106,9 +105,7 @@ func healthOf(d *rules.Declared, values *query.Values, err error) v1alpha1.Decla
 }
 
 func unboundedHealthOf(d *rules.Declared, values *query.Values, err error) v1alpha1.DeclaredHealth {
-	h := v1alpha1.DeclaredHealth{
-		Kind: d.Kind, Namespace: d.Namespace, Name: d.Name, UID: d.UID, Generation: d.Generation, Reason: d.Reason, Message: d.Message,
-	}
+	h := d.DeclaredHealth
 	switch {
 	case err != nil:
 		h.Reason, h.Message = query.ReasonOf(err, string(query.ReasonInternal))

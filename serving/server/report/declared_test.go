@@ -189,8 +189,8 @@ func TestQueryLog(t *testing.T) {
 
 func TestHealthOf(t *testing.T) {
 	at := time.Unix(1700000000, 0)
-	declared := rules.Declared{Kind: "ExternalMetric", Namespace: "shop", Name: "m", UID: "u", Generation: 3, MetricQuery: query.MetricQuery{Origin: "ExternalMetric shop/m"}}
 	base := v1alpha1.DeclaredHealth{Kind: "ExternalMetric", Namespace: "shop", Name: "m", UID: "u", Generation: 3}
+	declared := rules.Declared{DeclaredHealth: base, MetricQuery: query.MetricQuery{Origin: "ExternalMetric shop/m"}}
 	sample := func(value float64, of map[string]string) query.Sample {
 		return query.Sample{Value: value, Labels: of, Time: at}
 	}
