@@ -7,6 +7,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"sort"
 	"sync/atomic"
 	"time"
 
@@ -75,13 +76,7 @@ func (t *Collection) Select(namespace string, required []Label, after Key) iter.
 		after = Key{Namespace: namespace}
 	}
 	if namespace != "" {
-		end, _ := slices.BinarySearchFunc(entries, namespace, func(e *entry, ns string) int {
-			if e.key.Namespace <= ns {
-				return -1
-			}
-			return 1
-		})
-		entries = entries[:end]
+		entries = entries[:sort.Search(len(entries), func(i int) bool { return entries[i].key.Namespace > namespace })]
 	}
 	return func(yield func(*Object) bool) { yieldAfter(after, entries, t.oldest(), yield) }
 }

@@ -40,8 +40,7 @@ func restConfigFrom(file, flag string) (*rest.Config, error) {
 		}
 		return config, nil
 	}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		&clientcmd.ClientConfigLoadingRules{ExplicitPath: file}, &clientcmd.ConfigOverrides{}).ClientConfig()
+	config, err := clientcmd.BuildConfigFromFlags("", file)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", flag, err)
 	}

@@ -6,6 +6,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/klog/v2"
 
@@ -70,11 +71,5 @@ func (r *sourceRegistry) invalid() []v1alpha1.RuleHealth {
 func (r *resourceRules) invalid() []v1alpha1.RuleHealth {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var all []v1alpha1.RuleHealth
-	for _, h := range r.problems {
-		if h.State == v1alpha1.RuleInvalid {
-			all = append(all, h)
-		}
-	}
-	return all
+	return slices.DeleteFunc(slices.Clone(r.problems), func(h v1alpha1.RuleHealth) bool { return h.State != v1alpha1.RuleInvalid })
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -165,15 +166,8 @@ func (o *Options) addFeatureFlags(fs *pflag.FlagSet) {
 
 // Validate returns all that is wrong with the options, or nil.
 func (o *Options) Validate() error {
-	var errs []error
-	errs = append(errs, o.Run.Validate()...)
-	errs = append(errs, o.SecureServing.Validate()...)
-	errs = append(errs, o.Authentication.Validate()...)
-	errs = append(errs, o.Authorization.Validate()...)
-	errs = append(errs, o.Audit.Validate()...)
-	errs = append(errs, o.Features.Validate()...)
-	errs = append(errs, o.CoreAPI.Validate()...)
-
+	errs := slices.Concat(o.Run.Validate(), o.SecureServing.Validate(), o.Authentication.Validate(), o.Authorization.Validate(),
+		o.Audit.Validate(), o.Features.Validate(), o.CoreAPI.Validate())
 	if o.Backend != "" && o.BackendFile != "" {
 		errs = append(errs, errors.New("--backend and --backend-file exclude each other: settings come from the cluster or from a file"))
 	}

@@ -83,13 +83,12 @@ func (v *WatchVerb) Open(ctx context.Context, hub *Hub, resource schema.GroupRes
 	}
 	r.Abort, r.Client = AbortFrom(ctx), client
 	r.Received, _ = request.ReceivedTimestampFrom(ctx)
-	if stop := r.Release; stop != nil {
-		r.Release = func() {
+	stop := r.Release
+	r.Release = func() {
+		if stop != nil {
 			stop()
-			release()
 		}
-	} else {
-		r.Release = release
+		release()
 	}
 	// The initial events are available now, so the watch gives up its seat in API Priority and
 	// Fairness.

@@ -197,23 +197,9 @@ func checkOptions(options *metainternalversion.ListOptions) error {
 
 // namer returns the namespace of a request. It never returns a name, which would become a field
 // selector.
-type namer struct{}
-
-// Namespace implements handlers.ScopeNamer.
-func (namer) Namespace(req *http.Request) (string, error) {
-	info, ok := request.RequestInfoFrom(req.Context())
-	if !ok {
-		return "", errors.New("the request has no info")
-	}
-	return info.Namespace, nil
-}
+type namer struct{ handlers.ContextBasedNaming }
 
 // Name implements handlers.ScopeNamer.
 func (namer) Name(*http.Request) (namespace, name string, err error) {
-	return "", "", errors.New("values have no name")
-}
-
-// ObjectName implements handlers.ScopeNamer.
-func (namer) ObjectName(runtime.Object) (namespace, name string, err error) {
 	return "", "", errors.New("values have no name")
 }

@@ -228,8 +228,11 @@ func checkValue(what, value string) error {
 	return nil
 }
 
+// notFound returns an error with just the message, to which apimachinery's constructor would add.
 func notFound(format string, args ...any) error {
-	return status(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf(format, args...))
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: fmt.Sprintf(format, args...),
+	}}
 }
 
 func badRequest(format string, args ...any) error {
@@ -238,10 +241,5 @@ func badRequest(format string, args ...any) error {
 
 // unavailable returns an error that is not the client's fault, and may be temporary.
 func unavailable(format string, args ...any) error {
-	return status(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, fmt.Sprintf(format, args...))
-}
-
-// status returns an error with just the message, to which apimachinery's constructors would add.
-func status(code int32, reason metav1.StatusReason, message string) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message}}
+	return apierrors.NewServiceUnavailable(fmt.Sprintf(format, args...))
 }
