@@ -7,8 +7,6 @@ import (
 	"container/list"
 	"context"
 	"sync"
-
-	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 )
 
 // ChangeType is what happened to an object.
@@ -31,7 +29,7 @@ type Change[T any] struct {
 // reader neither blocks the stream nor costs unbounded memory.
 type changeQueue[T any] struct {
 	out  chan Change[T]
-	wake wake.Signal // the queue is not empty
+	wake chan struct{} // buffered; signals that the queue is not empty
 
 	mu      sync.Mutex
 	queue   *list.List // of pendingChange[T], oldest first
@@ -47,7 +45,7 @@ type pendingChange[T any] struct {
 func newChangeQueue[T any]() *changeQueue[T] {
 	return &changeQueue[T]{
 		out:     make(chan Change[T]),
-		wake:    wake.NewSignal(),
+		wake:    make(chan struct{}, 1),
 		queue:   list.New(),
 		pending: map[string]*list.Element{},
 		known:   map[string]struct{}{},
@@ -70,7 +68,10 @@ func (q *changeQueue[T]) add(key string, change Change[T]) {
 		return
 	}
 	q.pending[key] = q.queue.PushBack(pendingChange[T]{key, change})
-	q.wake.Set()
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
 }
 
 // pop removes and returns the oldest change.

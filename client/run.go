@@ -12,8 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
-
-	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 )
 
 // Fixed durations of a Watcher. Together with the defaults of Options they must keep these relations:
@@ -152,10 +150,14 @@ func isVersionGone(err error) bool {
 func (w *Watcher[T]) sleep(ctx context.Context, d time.Duration) {
 	until := w.now().Add(d)
 	for left := d; left > 0; left = until.Sub(w.now()) {
-		if !wake.Sleep(ctx, w.options.Clock, min(left, w.expiryInterval())) {
+		timer := w.options.Clock.NewTimer(min(left, w.expiryInterval()))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
 			return
+		case <-timer.C():
+			w.store.expire(w.now())
 		}
-		w.store.expire(w.now())
 	}
 }
 
