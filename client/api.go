@@ -39,54 +39,44 @@ type api[T any] struct {
 	sampleID func(*T) (time.Time, string)
 }
 
-// converter decodes every version of an API group into one. It converts by way of the internal types, since schemes
-// have no direct conversion between two versions.
-type converter struct {
-	scheme  *runtime.Scheme
-	decoder runtime.Decoder
-	version schema.GroupVersion
-}
-
-func newConverter(version schema.GroupVersion, install func(*runtime.Scheme)) converter {
+// newAPI returns an api that decodes every version of a group into one, with the selectors of options. It converts by
+// way of the internal types, since schemes have no direct conversion between two versions.
+func newAPI[L runtime.Object, T any](version schema.GroupVersion, install func(*runtime.Scheme), options Options, items func(L) []T) api[T] {
 	scheme := runtime.NewScheme()
 	install(scheme)
-	return converter{scheme: scheme, decoder: serializer.NewCodecFactory(scheme).UniversalDecoder(), version: version}
-}
-
-// decoderTo returns a function that decodes an object, and fails for one of another kind than P.
-func decoderTo[P runtime.Object](c converter) func(body []byte) (P, error) {
-	return func(body []byte) (P, error) {
-		var none P
-		internal, err := runtime.Decode(c.decoder, body)
-		if err != nil {
-			return none, err
-		}
-		object, err := c.scheme.ConvertToVersion(internal, c.version)
-		if err != nil {
-			return none, err
-		}
-		typed, ok := object.(P)
-		if !ok {
-			return none, fmt.Errorf("the server sent %T where %T was asked for", object, none)
-		}
-		return typed, nil
-	}
-}
-
-// listDecoderTo returns a function that decodes a list of kind L and returns its items.
-func listDecoderTo[L runtime.Object, T any](c converter, items func(L) []T) func(body []byte) ([]*T, error) {
-	decode := decoderTo[L](c)
-	return func(body []byte) ([]*T, error) {
-		list, err := decode(body)
+	decoder := serializer.NewCodecFactory(scheme).UniversalDecoder()
+	decode := func(body []byte) (any, error) {
+		internal, err := runtime.Decode(decoder, body)
 		if err != nil {
 			return nil, err
 		}
-		out := make([]*T, 0, len(items(list)))
-		for _, item := range items(list) {
-			out = append(out, &item) // a copy: a pointer into the slice would keep the whole list alive
-		}
-		return out, nil
+		return scheme.ConvertToVersion(internal, version)
 	}
+	return api[T]{
+		group:        version.Group,
+		query:        selectors(options),
+		decodeObject: func(body []byte) (*T, error) { return as[*T](decode(body)) },
+		decodeList: func(body []byte) ([]*T, error) {
+			list, err := as[L](decode(body))
+			if err != nil {
+				return nil, err
+			}
+			out := make([]*T, 0, len(items(list)))
+			for _, item := range items(list) {
+				out = append(out, &item) // a copy: a pointer into the slice would keep the whole list alive
+			}
+			return out, nil
+		},
+	}
+}
+
+// as returns an object that was decoded, and fails for one of another kind than P.
+func as[P any](object any, err error) (P, error) {
+	typed, ok := object.(P)
+	if err == nil && !ok {
+		err = fmt.Errorf("the server sent %T where %T was asked for", object, typed)
+	}
+	return typed, err
 }
 
 // selectors returns the query parameters for the selectors of options.

@@ -37,34 +37,24 @@ func Custom(config *rest.Config, metric CustomMetric, options Options) (*Watcher
 	if err := metric.validate(options); err != nil {
 		return nil, err
 	}
-	query := selectors(options)
+	items := func(l *custommetricsv1beta2.MetricValueList) []custommetricsv1beta2.MetricValue { return l.Items }
+	values := newAPI(custommetricsv1beta2.SchemeGroupVersion, install.Install, options, items)
 	if metric.MetricSelector != "" {
-		query.Set("metricLabelSelector", metric.MetricSelector)
+		values.query.Set("metricLabelSelector", metric.MetricSelector)
 	}
-	convert := newConverter(custommetricsv1beta2.SchemeGroupVersion, install.Install)
-	return newWatcher(config, options, api[custommetricsv1beta2.MetricValue]{
-		group:             custommetricsv1beta2.GroupName,
-		versions:          []string{"v1beta2", "v1beta1"},
-		resource:          metric.Resource.String() + "/" + metric.Metric,
-		maybeUndiscovered: true,
-		path:              metric.path,
-		listPathWatchable: true,
-		query:             query,
-		decodeObject:      decoderTo[*custommetricsv1beta2.MetricValue](convert),
-		decodeList: listDecoderTo(convert, func(l *custommetricsv1beta2.MetricValueList) []custommetricsv1beta2.MetricValue {
-			return l.Items
-		}),
-		key: func(v *custommetricsv1beta2.MetricValue) string {
-			if v.DescribedObject.Namespace == "" {
-				return v.DescribedObject.Name
-			}
-			return v.DescribedObject.Namespace + "/" + v.DescribedObject.Name
-		},
-		sampleID: func(v *custommetricsv1beta2.MetricValue) (time.Time, string) {
-			// There is no resourceVersion, and timestamps are in whole seconds.
-			return v.Timestamp.Time, v.Value.String()
-		},
-	})
+	values.versions, values.resource = []string{"v1beta2", "v1beta1"}, metric.Resource.String()+"/"+metric.Metric
+	values.path, values.maybeUndiscovered, values.listPathWatchable = metric.path, true, true
+	values.key = func(v *custommetricsv1beta2.MetricValue) string {
+		if v.DescribedObject.Namespace == "" {
+			return v.DescribedObject.Name
+		}
+		return v.DescribedObject.Namespace + "/" + v.DescribedObject.Name
+	}
+	values.sampleID = func(v *custommetricsv1beta2.MetricValue) (time.Time, string) {
+		// There is no resourceVersion, and timestamps are in whole seconds.
+		return v.Timestamp.Time, v.Value.String()
+	}
+	return newWatcher(config, options, values)
 }
 
 // path returns a path of the Custom Metrics API, in which the metrics of a namespace are a pseudo-resource of it.

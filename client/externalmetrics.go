@@ -37,27 +37,21 @@ func External(config *rest.Config, metric ExternalMetric, options Options) (*Wat
 	if wrong := content.IsPathSegmentName(metric.Namespace); len(wrong) > 0 {
 		return nil, fmt.Errorf("namespace %q: %s", metric.Namespace, strings.Join(wrong, ", "))
 	}
-	convert := newConverter(externalmetricsv1beta1.SchemeGroupVersion, install.Install)
-	return newWatcher(config, options, api[externalmetricsv1beta1.ExternalMetricValue]{
-		group:             externalmetricsv1beta1.GroupName,
-		versions:          []string{"v1beta1"},
-		resource:          name,
-		maybeUndiscovered: true,
-		path: func(version string, _ bool) string {
-			return "/apis/" + externalmetricsv1beta1.GroupName + "/" + version + "/namespaces/" + metric.Namespace + "/" + name
-		},
-		query:        selectors(options),
-		decodeObject: decoderTo[*externalmetricsv1beta1.ExternalMetricValue](convert),
-		decodeList: listDecoderTo(convert, func(l *externalmetricsv1beta1.ExternalMetricValueList) []externalmetricsv1beta1.ExternalMetricValue {
-			return l.Items
-		}),
-		key: func(v *externalmetricsv1beta1.ExternalMetricValue) string {
-			// JSON orders the keys of a map, so equal sets have equal keys. Marshaling strings cannot fail.
-			set, _ := json.Marshal(v.MetricLabels)
-			return metric.Namespace + "/" + string(set)
-		},
-		sampleID: func(v *externalmetricsv1beta1.ExternalMetricValue) (time.Time, string) {
-			return v.Timestamp.Time, v.Value.String()
-		},
-	})
+	items := func(l *externalmetricsv1beta1.ExternalMetricValueList) []externalmetricsv1beta1.ExternalMetricValue {
+		return l.Items
+	}
+	values := newAPI(externalmetricsv1beta1.SchemeGroupVersion, install.Install, options, items)
+	values.versions, values.resource, values.maybeUndiscovered = []string{"v1beta1"}, name, true
+	values.path = func(version string, _ bool) string {
+		return "/apis/" + externalmetricsv1beta1.GroupName + "/" + version + "/namespaces/" + metric.Namespace + "/" + name
+	}
+	values.key = func(v *externalmetricsv1beta1.ExternalMetricValue) string {
+		// JSON orders the keys of a map, so equal sets have equal keys. Marshaling strings cannot fail.
+		set, _ := json.Marshal(v.MetricLabels)
+		return metric.Namespace + "/" + string(set)
+	}
+	values.sampleID = func(v *externalmetricsv1beta1.ExternalMetricValue) (time.Time, string) {
+		return v.Timestamp.Time, v.Value.String()
+	}
+	return newWatcher(config, options, values)
 }
