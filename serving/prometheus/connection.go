@@ -108,10 +108,6 @@ func (h *headers) RoundTrip(r *http.Request) (*http.Response, error) {
 	if len(h.headers) > 0 {
 		r = r.Clone(r.Context())
 		for _, header := range h.headers {
-			if header.name == "Host" {
-				r.Host = header.value
-				continue
-			}
 			r.Header.Set(header.name, header.value)
 		}
 	}

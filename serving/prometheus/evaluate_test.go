@@ -177,7 +177,7 @@ func TestEvaluateWithoutPOST(t *testing.T) {
 	}
 }
 
-// Parameters of the spec are in each request, and cannot replace those of the request.
+// Parameters of the spec are in each request. Those that could replace others of the request are refused by v1alpha1.Validate.
 func TestQueryParameters(t *testing.T) {
 	type call struct {
 		Method, Path string
@@ -202,7 +202,7 @@ func TestQueryParameters(t *testing.T) {
 		}
 	}, func(s *v1alpha1.PrometheusSource) {
 		s.QueryParameters = []v1alpha1.SourceQueryParameter{
-			{Name: "extra_filters[]", Value: `{a="b&c"}`}, {Name: "extra_filters[]", Value: "d"}, {Name: "query", Value: "other"},
+			{Name: "extra_filters[]", Value: `{a="b&c"}`}, {Name: "extra_filters[]", Value: "d"}, {Name: "dedup", Value: "true"},
 		}
 	})
 	evaluate := func() {
@@ -218,10 +218,10 @@ func TestQueryParameters(t *testing.T) {
 		t.Error(err)
 	}
 	filters := []string{`{a="b&c"}`, "d"}
-	value := url.Values{"query": {"up", "other"}, "time": {"1700000000"}, "extra_filters[]": filters}
+	value := url.Values{"query": {"up"}, "dedup": {"true"}, "time": {"1700000000"}, "extra_filters[]": filters}
 	want := []call{
 		{"POST", pathQuery, value}, {"POST", pathQuery, value}, {"GET", pathQuery, value},
-		{"POST", pathSeries, url.Values{"match[]": {"up"}, "start": {"1700000000"}, "end": {"1700000000"}, "query": {"other"}, "extra_filters[]": filters}},
+		{"POST", pathSeries, url.Values{"match[]": {"up"}, "start": {"1700000000"}, "end": {"1700000000"}, "dedup": {"true"}, "extra_filters[]": filters}},
 	}
 	if diff := cmp.Diff(want, calls); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)

@@ -4,16 +4,12 @@
 package prometheus
 
 import (
-	"errors"
 	"fmt"
 	"math"
-	"net/textproto"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/net/http/httpguts"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
@@ -29,10 +25,9 @@ type settings struct {
 	spec     *v1alpha1.PrometheusSource
 	endpoint string
 	// parameters are those of the spec, encoded, as they are added to a form: with & before each.
-	parameters     string
-	timeout        time.Duration
-	seriesInterval time.Duration
-	seriesMaxAge   time.Duration
+	parameters string
+	timeout    time.Duration
+	discovery  series.Settings
 	// maxBytes limits the response to a query.
 	maxBytes int64
 	// seriesTimeout, seriesResponseBytes and seriesBytes limit a lookup of series.
@@ -40,65 +35,32 @@ type settings struct {
 	seriesResponseBytes, seriesBytes int64
 }
 
-// managedHeaders are set by the client itself; other values would break requests, or the limits
-// of responses.
-var managedHeaders = []string{
-	"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect",
-	"Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
-}
-
-// newSettings validates a spec. Errors say what to change. Secrets are not read.
+// newSettings returns the settings of a source. Errors say what to change. Secrets are not read.
 func newSettings(given *v1alpha1.PrometheusSource) (*settings, error) {
 	spec := given.DeepCopy()
-	v1alpha1.SetDefaults(&v1alpha1.MetricsBackendSpec{Sources: []v1alpha1.SourceSpec{{Prometheus: spec}}})
-	u, err := url.Parse(spec.URL)
-	if err != nil {
-		// The error of url.Parse holds the URL, which may hold a password.
-		return nil, errors.New("url: not a URL: write it as https://HOST[:PORT][/PREFIX]")
+	backend := &v1alpha1.MetricsBackendSpec{Sources: []v1alpha1.SourceSpec{{Name: "any", Prometheus: spec}}}
+	v1alpha1.SetDefaults(backend)
+	if errs := v1alpha1.Validate(backend); len(errs) > 0 {
+		return nil, errs.ToAggregate()
 	}
-	switch {
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return nil, fmt.Errorf("url: %q: write it as https://HOST[:PORT][/PREFIX]", u.Redacted())
-	case u.User != nil:
-		return nil, fmt.Errorf("url: it holds credentials: give them in authentication.basic, from a Secret")
-	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return nil, fmt.Errorf("url: %q: no query and no fragment can be used: give the prefix of the paths, before /api/v1", u.Redacted())
-	}
-	for i, h := range spec.Headers {
-		name := textproto.CanonicalMIMEHeaderKey(h.Name)
-		switch {
-		case !httpguts.ValidHeaderFieldName(h.Name):
-			return nil, fmt.Errorf("headers[%d].name: %q is not the name of a header", i, h.Name)
-		case slices.Contains(managedHeaders, name):
-			return nil, fmt.Errorf("headers[%d].name: %s is set by the client itself: remove it", i, name)
-		case !httpguts.ValidHeaderFieldValue(h.Value):
-			return nil, fmt.Errorf("headers[%d].value: it holds a character that cannot be in a header", i)
-		}
-	}
+	// Validate has parsed both.
+	u, _ := url.Parse(spec.URL)
+	maxBytes, _ := spec.MaxResponseBytes()
 	parameters := ""
 	for _, p := range spec.QueryParameters {
 		parameters += "&" + url.QueryEscape(p.Name) + "=" + url.QueryEscape(p.Value)
 	}
-	s := &settings{
+	return &settings{
 		spec:                spec,
 		parameters:          parameters,
 		endpoint:            strings.TrimRight(u.String(), "/"),
 		timeout:             spec.Timeout.Duration,
-		seriesInterval:      spec.SeriesInterval.Duration,
-		seriesMaxAge:        max(spec.SeriesMaxAge.Duration, spec.SeriesInterval.Duration),
+		discovery:           series.Settings{Interval: spec.SeriesInterval.Duration, MaxAge: spec.SeriesMaxAge.Duration},
 		seriesTimeout:       max(spec.Timeout.Duration, minSeriesTimeout),
 		seriesResponseBytes: maxSeriesResponseBytes,
 		seriesBytes:         maxSeriesBytes,
-	}
-	if s.maxBytes, err = spec.MaxResponseBytes(); err != nil {
-		return nil, fmt.Errorf("maxResponseSize %w", err)
-	}
-	for name, d := range map[string]time.Duration{"timeout": s.timeout, "seriesInterval": s.seriesInterval} {
-		if d <= 0 {
-			return nil, fmt.Errorf("%s: it must be longer than 0", name)
-		}
-	}
-	return s, nil
+		maxBytes:            maxBytes,
+	}, nil
 }
 
 // sameData reports whether both are for the same server and tenant, and have the same parameters,
@@ -132,8 +94,4 @@ func (s *settings) bounds(declared bool) bounds {
 	b.samples = int(min(b.bytes/minSampleSize+1, math.MaxInt32))
 	b.remedy = fmt.Sprintf("%s %d bytes, which is at most %d samples: %s", limit, b.bytes, b.samples, remedy)
 	return b
-}
-
-func (s *settings) discovery() series.Settings {
-	return series.Settings{Interval: s.seriesInterval, MaxAge: s.seriesMaxAge}
 }

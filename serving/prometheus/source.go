@@ -61,7 +61,7 @@ func New(o Options, spec v1alpha1.PrometheusSource) (*Source, error) {
 	}
 	cfg, err := newSettings(&spec)
 	if err != nil {
-		return nil, fmt.Errorf("source %q: prometheus.%w", o.Name, err)
+		return nil, fmt.Errorf("source %q: %w", o.Name, err)
 	}
 	s := &Source{
 		name: o.Name, secrets: o.Secrets, clock: o.Clock, dial: o.Dial,
@@ -70,7 +70,7 @@ func New(o Options, spec v1alpha1.PrometheusSource) (*Source, error) {
 	}
 	s.health.state.Name = o.Name
 	s.health.probeRequested = wake.NewSignal()
-	s.series = series.NewDiscovery(s.lookup, o.Clock, cfg.discovery())
+	s.series = series.NewDiscovery(s.lookup, o.Clock, cfg.discovery)
 	return s, nil
 }
 
@@ -78,7 +78,7 @@ func New(o Options, spec v1alpha1.PrometheusSource) (*Source, error) {
 func (s *Source) Apply(spec v1alpha1.PrometheusSource) error {
 	cfg, err := newSettings(&spec)
 	if err != nil {
-		return fmt.Errorf("source %q: prometheus.%w", s.name, err)
+		return fmt.Errorf("source %q: %w", s.name, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *Source) Apply(spec v1alpha1.PrometheusSource) error {
 	otherSeries := s.settings.endpoint != cfg.endpoint || s.settings.parameters != cfg.parameters || !reflect.DeepEqual(s.settings.spec.Headers, cfg.spec.Headers) ||
 		!reflect.DeepEqual(s.settings.spec.Authentication, cfg.spec.Authentication)
 	s.settings = cfg
-	s.series.Apply(cfg.discovery())
+	s.series.Apply(cfg.discovery)
 	s.health.forget()
 	s.health.probeRequested.Set()
 	if otherSeries {
