@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
@@ -147,7 +146,7 @@ func (o *options) managerOptions(scheme *runtime.Scheme) ctrl.Options {
 		LeaderElectionNamespace: o.namespace,
 		// The process exits right after its manager, so the next leader need not wait.
 		LeaderElectionReleaseOnCancel: true,
-		GracefulShutdownTimeout:       ptr.To(gracefulShutdown),
+		GracefulShutdownTimeout:       new(gracefulShutdown),
 	}
 }
 

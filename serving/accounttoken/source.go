@@ -74,7 +74,7 @@ func New(config *rest.Config, account types.NamespacedName, c clock.Clock, rando
 		// client-go logs responses from verbosity 8 on.
 		ctx = klog.NewContext(ctx, logr.Discard())
 		return client.ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{
-			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(lifetime.Seconds()))},
+			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(lifetime.Seconds()))},
 		}, metav1.CreateOptions{})
 	}
 	return newSource(request, account, c, random), nil

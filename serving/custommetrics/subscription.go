@@ -89,6 +89,5 @@ func (s *subscription) objectNames() []string { return s.newest.Load().names }
 
 // event returns the object of an event.
 func (s *subscription) event(p valuecache.Point) runtime.Object {
-	value := s.newest.Load().object(&p.Value, p.Window)
-	return &value
+	return new(s.newest.Load().object(&p.Value, p.Window))
 }

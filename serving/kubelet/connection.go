@@ -151,8 +151,7 @@ func (c *connection) keepPin(s *kubeletTLS, state tls.ConnectionState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.pin == nil && c.tls == s {
-		pin := fingerprint(state)
-		c.pin = &pin
+		c.pin = new(fingerprint(state))
 	}
 }
 

@@ -55,10 +55,7 @@ var nodes = &kind{
 
 	newObject: func() runtime.Object { return &metrics.NodeMetrics{} },
 	newList:   func() runtime.Object { return &metrics.NodeMetricsList{} },
-	build: func(o *samplestore.Object) runtime.Object {
-		node := nodeMetrics(o)
-		return &node
-	},
+	build:     func(o *samplestore.Object) runtime.Object { return new(nodeMetrics(o)) },
 	buildList: func(meta metav1.ListMeta, items []object) runtime.Object {
 		list := &metrics.NodeMetricsList{ListMeta: meta, Items: make([]metrics.NodeMetrics, len(items))}
 		for i := range items {
@@ -87,10 +84,7 @@ var pods = &kind{
 
 	newObject: func() runtime.Object { return &metrics.PodMetrics{} },
 	newList:   func() runtime.Object { return &metrics.PodMetricsList{} },
-	build: func(o *samplestore.Object) runtime.Object {
-		pod := podMetrics(o)
-		return &pod
-	},
+	build:     func(o *samplestore.Object) runtime.Object { return new(podMetrics(o)) },
 	buildList: func(meta metav1.ListMeta, items []object) runtime.Object {
 		list := &metrics.PodMetricsList{ListMeta: meta, Items: make([]metrics.PodMetrics, len(items))}
 		for i := range items {

@@ -28,14 +28,12 @@ func (o *object) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKi
 
 // DeepCopyObject copies the wrapper, since the point is immutable.
 func (o *object) DeepCopyObject() runtime.Object {
-	c := *o
-	return &c
+	return new(*o)
 }
 
 // GetObjectMeta is used by meta.Accessor for Table and PartialObjectMetadata.
 func (o *object) GetObjectMeta() metav1.Object {
-	meta := objectMeta(o.point)
-	return &meta
+	return new(objectMeta(o.point))
 }
 
 // GetObject builds the API object, in the internal version.
@@ -61,8 +59,7 @@ func (l *list) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind
 
 // DeepCopyObject copies the mutable parts: the list's metadata and its slice.
 func (l *list) DeepCopyObject() runtime.Object {
-	meta := l.meta()
-	return &list{ListInterface: &meta, Items: append([]object{}, l.Items...), kind: l.kind, table: l.table}
+	return &list{ListInterface: new(l.meta()), Items: append([]object{}, l.Items...), kind: l.kind, table: l.table}
 }
 
 func (l *list) meta() metav1.ListMeta {

@@ -77,8 +77,7 @@ func (w *Watcher) checkDeadlines(now time.Time, s *Settings) (next time.Time, ok
 	}
 	if s.StallTimeout > 0 && w.idle() >= s.StallTimeout {
 		// It replaces an earlier reason: the client has not read the final event.
-		stalled := Stalled
-		w.reason.Store(&stalled)
+		w.reason.Store(new(Stalled))
 		if w.request.Abort != nil {
 			w.request.Abort()
 		}
@@ -141,8 +140,7 @@ func (w *Watcher) wantsBookmarks() bool { return w.request.Bookmarks && w.reques
 // so, and a stream of ADDED events does not tell it what is gone.
 func (w *Watcher) sendFinalEvent() {
 	if w.request.relists() {
-		status := relistError().Status()
-		if w.send(watch.Event{Type: watch.Error, Object: &status}) {
+		if w.send(watch.Event{Type: watch.Error, Object: new(relistError().Status())}) {
 			w.request.Metrics.errorEvents.Inc()
 		}
 	} else if w.wantsBookmarks() && w.synced.Load() &&

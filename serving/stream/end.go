@@ -91,8 +91,7 @@ func (w *Watcher) Revoke(why *apierrors.StatusError) {
 	w.setEndReason(Revoked)
 	// Checked until it is stopped: the client may never read the final event.
 	d.endBy(w.hub.now(), Revoked)
-	status := why.Status()
-	if w.send(watch.Event{Type: watch.Error, Object: &status}) {
+	if w.send(watch.Event{Type: watch.Error, Object: new(why.Status())}) {
 		w.request.Metrics.errorEvents.Inc()
 	}
 	w.close()

@@ -16,8 +16,7 @@ import (
 // WindowSeconds is a window as the API has it. It is rounded up, since zero is for the
 // value of an instant (Custom Metrics API proposal).
 func WindowSeconds(window time.Duration) *int64 {
-	seconds := int64((window + time.Second - 1) / time.Second)
-	return &seconds
+	return new(int64((window + time.Second - 1) / time.Second))
 }
 
 // maxWarnings is how many of a source's warnings are handed on.

@@ -270,8 +270,7 @@ func fallback(spec *v1alpha1.MetricFallback) *query.Fallback {
 		f.AfterFailures = int(*spec.AfterFailures)
 	}
 	if spec.Value != nil {
-		value := spec.Value.AsApproximateFloat64()
-		f.Static = &value
+		f.Static = new(spec.Value.AsApproximateFloat64())
 	}
 	if spec.LastValue != nil && spec.LastValue.MaxAge != nil {
 		f.MaxAge = spec.LastValue.MaxAge.Duration

@@ -39,11 +39,7 @@ type fileWatcher struct {
 // load reads the file for the first time. A manifest that cannot be used is an error at the
 // start.
 func (f *fileWatcher) load() (Settings, declarations, error) {
-	content, err := os.ReadFile(f.path)
-	if err != nil {
-		return Settings{}, declarations{}, fmt.Errorf("read --backend-file: %w", err)
-	}
-	m, err := decodeManifest(content)
+	m, err := f.reread()
 	if err != nil {
 		return Settings{}, declarations{}, fmt.Errorf("read --backend-file %s: %w", f.path, err)
 	}
@@ -51,7 +47,6 @@ func (f *fileWatcher) load() (Settings, declarations, error) {
 	if err != nil {
 		return Settings{}, declarations{}, fmt.Errorf("--backend-file %s: %w", f.path, err)
 	}
-	f.content = content
 	return s, m.declarations, nil
 }
 
@@ -79,7 +74,7 @@ func (f *fileWatcher) reread() (*manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.failure == "" && bytes.Equal(content, f.content) {
+	if f.content != nil && f.failure == "" && bytes.Equal(content, f.content) {
 		return nil, nil
 	}
 	m, err := decodeManifest(content)
