@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -59,6 +60,34 @@ func TestNodesThatComeAndGo(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestHeartbeat checks that a node that is set again changes something only if it differs in what scrapes depend on.
+func TestHeartbeat(t *testing.T) {
+	s := newTestSource(t, clock.RealClock{}, newAuthority(t).pem, nil, testSettings())
+	node := func() *Node {
+		n := testNode("a", "10.0.0.1")
+		n.Labels = map[string]string{"zone": "x"}
+		return n
+	}
+	first := node()
+	s.SetNode(first)
+	if s.SetNode(node()); s.nodes["a"] != first {
+		t.Error("an equal node replaced the first one")
+	}
+	for what, change := range map[string]func(*Node){
+		"another UID":     func(n *Node) { n.UID = "uid-2" },
+		"another path":    func(n *Node) { n.Path = "/m" },
+		"another address": func(n *Node) { n.Addresses[0].Address = "10.0.0.2" },
+		"another port":    func(n *Node) { n.KubeletPort = 1 },
+		"other labels":    func(n *Node) { n.Labels = map[string]string{"pool": "y"} },
+	} {
+		next := node()
+		change(next)
+		if s.SetNode(next); s.nodes["a"] != next {
+			t.Errorf("a node with %s is taken for the one before", what)
+		}
+	}
 }
 
 // TestHangingNodes checks that hanging nodes do not delay the others.

@@ -6,11 +6,9 @@ package server
 import (
 	"context"
 	"fmt"
-	"maps"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -105,66 +103,23 @@ func newNodeInformer(client kubernetes.Interface, table metaTable, scraper nodeT
 }
 
 func nodeEvents(table metaTable, scraper nodeTarget) cache.ResourceEventHandler {
+	// Most updates are heartbeats, which change nothing here: table and scraper compare.
+	set := func(obj any) {
+		if node, ok := obj.(*corev1.Node); ok {
+			table.SetMeta(keyOf(node), &samplestore.Meta{UID: node.UID, Labels: node.Labels})
+			scraper.SetNode(kubelet.NodeFrom(node))
+		}
+	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) {
-			if node, ok := obj.(*corev1.Node); ok {
-				table.SetMeta(keyOf(node), metaOf(node))
-				scraper.SetNode(kubelet.NodeFrom(node))
-			}
-		},
-		UpdateFunc: func(before, after any) {
-			old, wasNode := before.(*corev1.Node)
-			node, isNode := after.(*corev1.Node)
-			if !wasNode || !isNode {
-				return
-			}
-			table.SetMeta(keyOf(node), metaOf(node))
-			if nodeChanged(old, node) {
-				scraper.SetNode(kubelet.NodeFrom(node))
-			}
-		},
+		AddFunc:    set,
+		UpdateFunc: func(_, obj any) { set(obj) },
 		DeleteFunc: func(obj any) {
-			if key, ok := deletedKey(obj); ok {
-				table.DeleteMeta(key)
-				scraper.DeleteNode(key.Name)
+			if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
+				table.DeleteMeta(samplestore.Key(name))
+				scraper.DeleteNode(name.Name)
 			}
 		},
 	}
 }
 
-// metaObject is the part of metav1.Object that the store needs.
-type metaObject interface {
-	GetNamespace() string
-	GetName() string
-	GetUID() types.UID
-	GetLabels() map[string]string
-}
-
-func keyOf(o metaObject) samplestore.Key {
-	return samplestore.Key{Namespace: o.GetNamespace(), Name: o.GetName()}
-}
-
-// metaOf shares the labels, which neither side changes.
-func metaOf(o metaObject) *samplestore.Meta {
-	return &samplestore.Meta{UID: o.GetUID(), Labels: o.GetLabels()}
-}
-
-// nodeChanged reports whether a trimmed node differs in more than its resourceVersion.
-func nodeChanged(old, current *corev1.Node) bool {
-	return old.UID != current.UID || !maps.Equal(old.Labels, current.Labels) ||
-		!maps.Equal(old.Annotations, current.Annotations) ||
-		!equality.Semantic.DeepEqual(old.Status, current.Status)
-}
-
-// deletedKey returns the key of a deleted object or its tombstone.
-func deletedKey(obj any) (samplestore.Key, bool) {
-	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		namespace, name, err := cache.SplitMetaNamespaceKey(tombstone.Key)
-		return samplestore.Key{Namespace: namespace, Name: name}, err == nil
-	}
-	o, ok := obj.(metaObject)
-	if !ok {
-		return samplestore.Key{}, false
-	}
-	return keyOf(o), true
-}
+func keyOf(o metav1.Object) samplestore.Key { return samplestore.Key(cache.MetaObjectToName(o)) }

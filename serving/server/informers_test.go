@@ -98,7 +98,7 @@ func TestNodeEvents(t *testing.T) {
 			drive: func(h cache.ResourceEventHandler) {
 				h.OnUpdate(testNode(nil), testNode(func(n *corev1.Node) { n.ResourceVersion = "6" }))
 			},
-			want: []string{"set /a uid=1 labels=[zone]"}, // which the table compares
+			want: []string{"set /a uid=1 labels=[zone]", "node a"}, // which the table and the scraper compare
 		},
 		"another address": {
 			drive: func(h cache.ResourceEventHandler) {
@@ -135,7 +135,7 @@ func TestNodeEvents(t *testing.T) {
 		"foreign objects": {
 			drive: func(h cache.ResourceEventHandler) {
 				h.OnAdd("x", false)
-				h.OnUpdate("x", testNode(nil))
+				h.OnUpdate(testNode(nil), "x")
 				h.OnDelete("x")
 				h.OnDelete(cache.DeletedFinalStateUnknown{Key: "a/b/c"})
 			},
