@@ -6,6 +6,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 
@@ -72,7 +73,7 @@ func Explain(ctx context.Context, querier query.Querier, r Request) *v1alpha1.Me
 func (r *Request) addSeries(e *v1alpha1.MetricExplanation, samples []query.Sample) {
 	for i := range samples {
 		s := &samples[i]
-		if !r.concerns(s.Labels) {
+		if !r.concerns(cmp.Or(r.MetricQuery.Object, s.Labels[r.MetricQuery.ObjectLabel]), s.Labels) {
 			e.OtherSeries++
 			continue
 		}
@@ -84,40 +85,19 @@ func (r *Request) addSeries(e *v1alpha1.MetricExplanation, samples []query.Sampl
 	}
 }
 
-// concerns reports whether a series belongs to the request.
-func (r *Request) concerns(of map[string]string) bool {
-	switch {
-	case r.MetricQuery.Object != "":
-		return r.wants(r.MetricQuery.Object)
-	case r.MetricQuery.ObjectLabel != "":
-		// A series without an object is shown only to clients that may read all objects.
-		return r.wants(of[r.MetricQuery.ObjectLabel])
+// concerns reports whether a series or a value belongs to the request. A series without an object is shown only to
+// clients that may read all objects.
+func (r *Request) concerns(object string, of map[string]string) bool {
+	if r.MetricQuery.Object != "" || r.MetricQuery.ObjectLabel != "" {
+		return r.Objects == nil || r.wanted.Has(object)
 	}
-	return r.selects(of)
-}
-
-func (r *Request) wants(object string) bool {
-	return r.Objects == nil || r.wanted.Has(object)
-}
-
-// selects reports whether the selector matches the labels of a value.
-func (r *Request) selects(of map[string]string) bool {
-	if r.Series == nil {
-		return true
-	}
-	return r.Series.Matches(labels.Merge(of, r.MetricQuery.Labels))
+	return r.Series == nil || r.Series.Matches(labels.Merge(of, r.MetricQuery.Labels))
 }
 
 func (r *Request) addValues(e *v1alpha1.MetricExplanation, values *query.Values) {
-	shown := func(object string, of map[string]string) bool {
-		if r.MetricQuery.Object == "" && r.MetricQuery.ObjectLabel == "" {
-			return r.selects(of)
-		}
-		return r.wants(object)
-	}
 	for i := range values.Items {
 		v := &values.Items[i]
-		if !shown(v.Object, v.Labels) {
+		if !r.concerns(v.Object, v.Labels) {
 			continue
 		}
 		if e.ValueCount++; e.ValueCount > v1alpha1.MaxExplained {
@@ -130,7 +110,7 @@ func (r *Request) addValues(e *v1alpha1.MetricExplanation, values *query.Values)
 		e.Values = append(e.Values, explained)
 	}
 	for _, o := range values.Omitted {
-		if shown(o.Object, o.Labels) {
+		if r.concerns(o.Object, o.Labels) {
 			e.Omitted = append(e.Omitted, v1alpha1.ExplainedOmission{
 				Object: o.Object, Labels: o.Labels, Reason: string(o.Reason), Message: o.Message,
 			})
