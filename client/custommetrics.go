@@ -4,6 +4,7 @@
 package client
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -59,10 +60,7 @@ func Custom(config *rest.Config, metric CustomMetric, options Options) (*Watcher
 
 // path returns a path of the Custom Metrics API, in which the metrics of a namespace are a pseudo-resource of it.
 func (m CustomMetric) path(version string, watch bool) string {
-	name := m.Name
-	if name == "" {
-		name = custommetricsv1beta2.AllObjects
-	}
+	name := cmp.Or(m.Name, custommetricsv1beta2.AllObjects)
 	var path strings.Builder
 	path.WriteString("/apis/" + custommetricsv1beta2.GroupName + "/" + version)
 	if watch {

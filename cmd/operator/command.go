@@ -112,12 +112,9 @@ func run(ctx context.Context, o *options) error {
 // newScheme returns a scheme with every kind that the operator reads or writes.
 func newScheme() (*runtime.Scheme, error) {
 	kinds := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		scheme.AddToScheme, apiregistrationv1.AddToScheme, v1alpha1.AddToScheme,
-	} {
-		if err := add(kinds); err != nil {
-			return nil, fmt.Errorf("build the scheme: %w", err)
-		}
+	builder := runtime.NewSchemeBuilder(scheme.AddToScheme, apiregistrationv1.AddToScheme, v1alpha1.AddToScheme)
+	if err := builder.AddToScheme(kinds); err != nil {
+		return nil, fmt.Errorf("build the scheme: %w", err)
 	}
 	return kinds, nil
 }

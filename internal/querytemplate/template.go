@@ -134,28 +134,20 @@ func (t *Template) Execute(data any) (string, error) {
 		}
 		return "", trim(err, t.tmpl.Name())
 	}
-	if out.Len() == 0 {
+	if out.text.Len() == 0 {
 		return "", ErrEmpty
 	}
-	return out.String(), nil
+	return out.text.String(), nil
 }
 
 // bounded is a writer of at most MaxOutput bytes.
-type bounded struct{ strings.Builder }
+type bounded struct{ text strings.Builder }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > MaxOutput {
+	if b.text.Len()+len(p) > MaxOutput {
 		return 0, ErrTooLong
 	}
-	return b.Builder.Write(p)
-}
-
-// WriteString is limited, too, since io.WriteString prefers it to Write.
-func (b *bounded) WriteString(s string) (int, error) {
-	if b.Len()+len(s) > MaxOutput {
-		return 0, ErrTooLong
-	}
-	return b.Builder.WriteString(s)
+	return b.text.Write(p)
 }
 
 // maxMessage limits the bytes of an error.

@@ -4,6 +4,7 @@
 package consumers
 
 import (
+	"cmp"
 	"hash/maphash"
 	"maps"
 	"strings"
@@ -167,11 +168,7 @@ func newClient(userAgent, user string) client {
 
 // printable returns a name with printable characters only, or noName if it is empty.
 func printable(name string) string {
-	name = strings.TrimSpace(name)
-	if name == "" {
-		return noName
-	}
-	return text.Printable(name, maxUser)
+	return text.Printable(cmp.Or(strings.TrimSpace(name), noName), maxUser)
 }
 
 // day is a day in UTC, counted from 1970.

@@ -29,19 +29,16 @@ func NewPolicies() *Policies { return &Policies{watches: map[*restrictedWatch]st
 func (p *Policies) Apply(set *policy.Set) {
 	p.mu.Lock()
 	p.set = set
-	type ending struct {
-		end func(*apierrors.StatusError)
-		err *apierrors.StatusError
-	}
-	var endings []ending
+	var endings []func()
 	for w := range p.watches {
-		if err := deny(set, w.query); err != nil && w.end != nil {
-			endings = append(endings, ending{w.end, err})
+		end := w.end
+		if err := deny(set, w.query); err != nil && end != nil {
+			endings = append(endings, func() { end(err) })
 		}
 	}
 	p.mu.Unlock()
-	for _, e := range endings {
-		e.end(e.err)
+	for _, end := range endings {
+		end()
 	}
 }
 

@@ -168,7 +168,6 @@ func (e *pinError) Error() string {
 }
 
 // connectError is an error before the request was sent.
-type connectError struct{ err error }
+type connectError struct{ error }
 
-func (e *connectError) Error() string { return e.err.Error() }
-func (e *connectError) Unwrap() error { return e.err }
+func (e *connectError) Unwrap() error { return e.error }

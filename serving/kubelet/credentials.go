@@ -100,10 +100,9 @@ func (s *tokenSource) Token() (*oauth2.Token, error) {
 }
 
 // tokenError is the error of a missing token.
-type tokenError struct{ err error }
+type tokenError struct{ error }
 
-func (e *tokenError) Error() string { return e.err.Error() }
-func (e *tokenError) Unwrap() error { return e.err }
+func (e *tokenError) Unwrap() error { return e.error }
 
 // defaultCAName is the name of Options.DefaultCA in errors.
 const defaultCAName = "the cluster's CA"

@@ -4,6 +4,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net"
@@ -80,13 +81,7 @@ func (n *Node) endpoint(s *settings) (endpoint, error) {
 	if err != nil {
 		return endpoint{}, err
 	}
-	port := s.Port
-	if port == 0 {
-		port = n.KubeletPort
-	}
-	if port == 0 {
-		port = v1alpha1.DefaultKubeletPort
-	}
+	port := cmp.Or(s.Port, n.KubeletPort, v1alpha1.DefaultKubeletPort)
 	if port < 1 || port > 65535 {
 		return endpoint{}, fmt.Errorf("the kubelet port %d in the node's status is not a TCP port: set spec.resourceMetrics.scrape.port", port)
 	}

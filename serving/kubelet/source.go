@@ -138,7 +138,7 @@ func NewSource(o Options, initial Settings) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{
+	return &Source{
 		store:       o.Store,
 		clock:       o.Clock,
 		credentials: c,
@@ -147,8 +147,7 @@ func NewSource(o Options, initial Settings) (*Source, error) {
 		settings:    cfg,
 		nodes:       map[string]*Node{},
 		targets:     map[string]*target{},
-	}
-	return s, nil
+	}, nil
 }
 
 // Apply replaces the settings for all scrapes that start from now on, and spreads

@@ -4,6 +4,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,13 +143,8 @@ func failureOf(source string, err error) *Failure {
 		return f
 	}
 	bounded := *f
-	if bounded.Source == "" {
-		bounded.Source = source
-	}
-	if bounded.Reason == "" {
-		bounded.Reason = ReasonInternal
-	}
-	bounded.Message = text.Truncate(bounded.Message, maxMessage)
+	bounded.Source, bounded.Reason = cmp.Or(f.Source, source), cmp.Or(f.Reason, ReasonInternal)
+	bounded.Message = text.Truncate(f.Message, maxMessage)
 	return &bounded
 }
 

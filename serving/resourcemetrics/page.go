@@ -4,6 +4,7 @@
 package resourcemetrics
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -85,10 +86,7 @@ func (p *page) add(o *samplestore.Object) bool {
 
 // list returns the page as a list object.
 func (p *page) list() *list {
-	version := p.version
-	if version == 0 {
-		version = p.newest
-	}
+	version := cmp.Or(p.version, p.newest)
 	meta := &metav1.ListMeta{ResourceVersion: strconv.FormatInt(version, 10)}
 	if p.remaining > 0 {
 		meta.Continue = encodeContinue(p.items[len(p.items)-1].point.Key, version)

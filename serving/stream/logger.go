@@ -11,6 +11,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/go-logr/logr"
+
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
@@ -59,12 +61,17 @@ func (l *logLimit) allow(now time.Time) (unlogged int, ok bool) {
 	return unlogged, true
 }
 
-func (l *logger) begin(w *Watcher, deadline time.Time, limited bool) {
-	unlogged, ok := l.begun.allow(l.clock.Now())
+// line returns the logger for a line about a watch. It discards the line if the limit is reached.
+func (l *logger) line(limit *logLimit, w *Watcher) klog.Logger {
+	unlogged, ok := limit.allow(l.clock.Now())
 	if !ok {
-		return
+		return logr.Discard()
 	}
-	line := w.describe(unlogged)
+	return w.describe(unlogged)
+}
+
+func (l *logger) begin(w *Watcher, deadline time.Time, limited bool) {
+	line := l.line(&l.begun, w)
 	if limited {
 		line = line.WithValues("timeout", deadline.Sub(w.began).Round(time.Millisecond))
 	}
@@ -76,21 +83,13 @@ func (l *logger) end(w *Watcher, r EndReason, after time.Duration) {
 	if r.isError() {
 		limit = &l.failed
 	}
-	unlogged, ok := limit.allow(l.clock.Now())
-	if !ok {
-		return
-	}
-	w.describe(unlogged).Info("Watch ended", "reason", r, "duration", after.Round(time.Millisecond), "events", w.delivered.Load())
+	l.line(limit, w).Info("Watch ended", "reason", r, "duration", after.Round(time.Millisecond), "events", w.delivered.Load())
 }
 
 // skip logs that a watch continues without the event of a point.
 func (l *logger) skip(w *Watcher, item Item, err error) {
-	unlogged, ok := l.skipped.allow(l.clock.Now())
-	if !ok {
-		return
-	}
 	key := item.ItemKey()
-	w.describe(unlogged).Error(err, "Cannot encode a data point; the watch goes on without it", "object", klog.KRef(key.Namespace, key.Name))
+	l.line(&l.skipped, w).Error(err, "Cannot encode a data point; the watch goes on without it", "object", klog.KRef(key.Namespace, key.Name))
 }
 
 // describe returns a logger with the values that identify the watch.

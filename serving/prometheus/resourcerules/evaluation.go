@@ -104,10 +104,7 @@ func (e *evaluation) containers(ctx context.Context, source query.Source, q *rul
 			return false
 		}
 		for _, s := range result.Samples {
-			in := namespace
-			if in == "" {
-				in = s.Labels[q.NamespaceLabel]
-			}
+			in := cmp.Or(namespace, s.Labels[q.NamespaceLabel])
 			c := container{pod: samplestore.Key{Namespace: in, Name: s.Labels[q.PodLabel]}, name: s.Labels[q.ContainerLabel]}
 			if c.inPod() && e.store.Pods.Known(c.pod) {
 				v.add(c, s)

@@ -67,10 +67,7 @@ func (r *activeRule) bind(f *family) []*binding {
 			return nil
 		}
 	}
-	namespaceLabel := r.resolved.namespaceLabel(f)
-	if namespaceLabel == "" {
-		namespaceLabel = r.source.namespaceLabel
-	}
+	namespaceLabel := cmp.Or(r.resolved.namespaceLabel(f), r.source.namespaceLabel)
 	if r.external {
 		b := &binding{rule: r, family: f, metric: query.ObjectMetric{Name: name}, namespaceLabel: namespaceLabel, plain: plain}
 		r.bindings[f.name] = []*binding{b}

@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -69,16 +70,16 @@ func newSources(specs []v1alpha1.SourceSpec) sources {
 		if p == nil {
 			continue
 		}
-		s := &source{name: spec.Name, interval: defaultInterval, namespaceLabel: p.Tenancy.NamespaceLabel, unconfined: slices.Clone(p.Tenancy.UnconfinedNamespaces)}
+		s := &source{
+			name: spec.Name, interval: defaultInterval, namespaceLabel: cmp.Or(p.Tenancy.NamespaceLabel, defaultNamespaceLabel),
+			unconfined: slices.Clone(p.Tenancy.UnconfinedNamespaces),
+		}
 		s.interval = s.intervalOr(p.Interval)
 		for _, h := range p.Headers {
 			s.headers = append(s.headers, h.Name)
 		}
 		for _, q := range p.QueryParameters {
 			s.parameters = append(s.parameters, q.Name)
-		}
-		if s.namespaceLabel == "" {
-			s.namespaceLabel = defaultNamespaceLabel
 		}
 		all = append(all, s)
 	}
