@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,11 +38,8 @@ type Secrets struct {
 type watchedSecret struct {
 	informer *objectInformer[*corev1.Secret]
 	stop     func()
-
-	mu   sync.Mutex
-	data map[string][]byte
-	// known is true once it was read whether the Secret exists, and found if it does.
-	known, found bool
+	// read has the Secret, or nothing if there is none; nil before it was read whether it exists.
+	read atomic.Pointer[[]*corev1.Secret]
 }
 
 // NewSecrets returns the Secrets of a namespace, of which it watches none.
@@ -58,15 +56,14 @@ func (s *Secrets) Get(name string) (map[string][]byte, error) {
 	if w == nil {
 		return nil, errors.New("it is not watched yet")
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case !w.known:
+	switch read := w.read.Load(); {
+	case read == nil:
 		return nil, w.unknownReason()
-	case !w.found:
+	case len(*read) != 1:
 		return nil, prometheus.ErrNoSecret
+	default:
+		return (*read)[0].Data, nil
 	}
-	return w.data, nil
 }
 
 // unknownReason returns why it is not known whether the Secret exists.
@@ -125,13 +122,8 @@ func (s *Secrets) newWatched(name string) (*watchedSecret, error) {
 
 // apply stores the Secret, or that there is none.
 func (w *watchedSecret) apply(ctx context.Context, all []*corev1.Secret) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.data, w.known, w.found = nil, true, false
-	if len(all) == 1 {
-		w.data, w.found = all[0].Data, true
-	}
-	klog.FromContext(ctx).V(2).Info("Credentials of sources were read", "what", w.informer.what, "found", w.found)
+	w.read.Store(&all)
+	klog.FromContext(ctx).V(2).Info("Credentials of sources were read", "what", w.informer.what, "found", len(all) == 1)
 }
 
 // Run runs the informers until the context ends.
