@@ -24,6 +24,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
 // Resource replaces the resource of requests in metrics and messages of the API server: clients
@@ -202,4 +204,26 @@ type namer struct{ handlers.ContextBasedNaming }
 // Name implements handlers.ScopeNamer.
 func (namer) Name(*http.Request) (namespace, name string, err error) {
 	return "", "", errors.New("values have no name")
+}
+
+// apiError returns the API status of an error. A failing source is a 503, whatever its own status
+// was: its 404 or 403 does not concern this client. The source's text is kept. There is no
+// Retry-After, since client-go would retry ten times before an autoscaler saw the error.
+func apiError(err error) error {
+	var status apierrors.APIStatus
+	var failure *query.Failure
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &status):
+		// What is around it the API server does not look into.
+		told := status.Status()
+		told.Message = err.Error()
+		return &apierrors.StatusError{ErrStatus: told}
+	case errors.As(err, &failure):
+		return apierrors.NewServiceUnavailable(err.Error())
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return apierrors.NewTimeoutError(err.Error(), 0)
+	}
+	return apierrors.NewInternalError(err)
 }

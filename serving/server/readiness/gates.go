@@ -141,3 +141,15 @@ func (r *Gates) HealthChecks() []healthz.HealthChecker {
 	}
 	return checks
 }
+
+// NewScrapeTokenGate waits until check returns nil: until there is a token for kubelets. It has
+// no timeout: a rollout must not replace pods that can scrape kubelets by pods that cannot.
+func NewScrapeTokenGate(check func() error) Gate { return scrapeTokenGate{check} }
+
+type scrapeTokenGate struct{ check func() error }
+
+// Name implements Gate.
+func (scrapeTokenGate) Name() string { return "scrape-token" }
+
+// Check implements Gate.
+func (g scrapeTokenGate) Check(context.Context) error { return g.check() }
