@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -77,10 +78,7 @@ func newInformers(client *rest.Config, store *samplestore.Store, scraper *kubele
 	if err != nil {
 		return nil, fmt.Errorf("make a client of pod metadata: %w", err)
 	}
-	nodes, err := newNodeInformer(typed, store.Nodes, scraper)
-	if err != nil {
-		return nil, err
-	}
+	nodes := newNodeInformer(typed, store.Nodes, scraper)
 	pods := newPodInformer(partial, store.Pods)
 	// The store drops points of unknown pods. If nodes were scraped first, they would have
 	// rates while lists of pods are empty until the next samples.
@@ -89,17 +87,14 @@ func newInformers(client *rest.Config, store *samplestore.Store, scraper *kubele
 }
 
 // newNodeInformer passes nodes to the store and the scraper.
-func newNodeInformer(client kubernetes.Interface, table metaTable, scraper nodeTarget) (*resourceInformer, error) {
+func newNodeInformer(client kubernetes.Interface, table metaTable, scraper nodeTarget) *resourceInformer {
 	informer := coreinformers.NewNodeInformer(client, 0, cache.Indexers{})
-	if err := informer.SetTransform(trimNode()); err != nil {
-		return nil, fmt.Errorf("trim nodes: %w", err)
-	}
+	// Only an informer that was started refuses these.
+	utilruntime.Must(informer.SetTransform(trimNode()))
 	registration, err := informer.AddEventHandler(nodeEvents(table, scraper))
-	if err != nil {
-		return nil, fmt.Errorf("watch nodes: %w", err)
-	}
+	utilruntime.Must(err)
 	// The informer's own HasSynced is earlier than that of its handler.
-	return &resourceInformer{resource: "nodes", watch: informer.RunWithContext, handled: registration.HasSynced}, nil
+	return &resourceInformer{resource: "nodes", watch: informer.RunWithContext, handled: registration.HasSynced}
 }
 
 func nodeEvents(table metaTable, scraper nodeTarget) cache.ResourceEventHandler {

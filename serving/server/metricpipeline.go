@@ -99,9 +99,7 @@ func (p *metricPipeline) run(ctx context.Context) { p.running.Run(ctx) }
 // of which returns its error and does not affect the others.
 func (p *metricPipeline) apply(ctx context.Context, spec *v1alpha1.MetricsBackendSpec, errs field.ErrorList) {
 	credentials := v1alpha1.SourceSecrets(spec.Sources)
-	if err := p.secrets.Watch(credentials); err != nil { //nolint:contextcheck // Informers last as long as Run.
-		klog.FromContext(ctx).Error(err, "Cannot watch the Secrets of sources")
-	}
+	p.secrets.Watch(credentials) //nolint:contextcheck // Informers last as long as Run.
 	if len(spec.Sources) > 0 {
 		p.hasSources()
 	}

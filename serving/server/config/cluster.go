@@ -48,23 +48,15 @@ func newClusterWatcher(config *rest.Config, name string, apply func(context.Cont
 	}
 	c := &clusterWatcher{apply: apply, applyDefaults: applyDefaults, target: target}
 	byName := fields.OneTermEqualSelector(metav1.ObjectNameField, name)
-	if c.backend, err = newCRInformer(client, "MetricsBackend "+name, "metricsbackends", byName, &v1alpha1.MetricsBackend{}, c.applyBackend); err != nil {
-		return nil, err
-	}
+	c.backend = newCRInformer(client, "MetricsBackend "+name, "metricsbackends", byName, &v1alpha1.MetricsBackend{}, c.applyBackend)
 	all := fields.Everything()
-	if c.custom, err = newCRInformer(client, "CustomMetrics", "custommetrics", all, &v1alpha1.CustomMetric{}, c.setCustom); err != nil {
-		return nil, err
-	}
-	if c.external, err = newCRInformer(client, "ExternalMetrics", "externalmetrics", all, &v1alpha1.ExternalMetric{}, c.setExternal); err != nil {
-		return nil, err
-	}
-	if c.policies, err = newCRInformer(client, "ExternalMetricsPolicies", "externalmetricspolicies", all, &v1alpha1.ExternalMetricsPolicy{}, target.Policies); err != nil {
-		return nil, err
-	}
+	c.custom = newCRInformer(client, "CustomMetrics", "custommetrics", all, &v1alpha1.CustomMetric{}, c.setCustom)
+	c.external = newCRInformer(client, "ExternalMetrics", "externalmetrics", all, &v1alpha1.ExternalMetric{}, c.setExternal)
+	c.policies = newCRInformer(client, "ExternalMetricsPolicies", "externalmetricspolicies", all, &v1alpha1.ExternalMetricsPolicy{}, target.Policies)
 	return c, nil
 }
 
-func newCRInformer[T metaObject](client rest.Interface, what, resource string, selector fields.Selector, example T, apply func(context.Context, []T)) (*objectInformer[T], error) {
+func newCRInformer[T metaObject](client rest.Interface, what, resource string, selector fields.Selector, example T, apply func(context.Context, []T)) *objectInformer[T] {
 	source := cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, selector)
 	return newObjectInformer(what, resource+"."+v1alpha1.GroupName, source, example, apply)
 }

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync/atomic"
 
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -42,32 +42,27 @@ type objectInformer[T metaObject] struct {
 }
 
 // newObjectInformer names the objects what in logs, and resource, with its group, in hints.
-func newObjectInformer[T metaObject](what, resource string, source cache.ListerWatcher, example T, apply func(context.Context, []T)) (*objectInformer[T], error) {
+func newObjectInformer[T metaObject](what, resource string, source cache.ListerWatcher, example T, apply func(context.Context, []T)) *objectInformer[T] {
 	o := &objectInformer[T]{
 		reflectorStatus: reflectorStatus{what: what, resource: resource},
 		informer:        cache.NewSharedIndexInformer(source, example, 0, nil),
 		apply:           apply,
 		changed:         wake.NewSignal(),
 	}
-	if err := o.informer.SetTransform(trim); err != nil {
-		return nil, fmt.Errorf("trim %s: %w", what, err)
-	}
-	err := o.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+	// Only an informer that was started refuses these.
+	utilruntime.Must(o.informer.SetTransform(trim))
+	utilruntime.Must(o.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
 		o.handleError(ctx, r, err)
 		o.changed.Set()
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watch %s: %w", what, err)
-	}
+	}))
+	var err error
 	o.handler, err = o.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { o.received(true) },
 		UpdateFunc: func(before, after any) { o.received(specChanged(before, after)) },
 		DeleteFunc: func(any) { o.received(true) },
 	})
-	if err != nil {
-		return nil, fmt.Errorf("watch %s: %w", what, err)
-	}
-	return o, nil
+	utilruntime.Must(err)
+	return o
 }
 
 // run watches the objects until the context ends.

@@ -79,21 +79,16 @@ func (w *watchedSecret) unknownReason() error {
 }
 
 // Watch also watches the named Secrets.
-func (s *Secrets) Watch(names []string) error {
+func (s *Secrets) Watch(names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, name := range names {
-		if s.watched[name] != nil {
-			continue
+		if s.watched[name] == nil {
+			w := s.newWatched(name)
+			w.stop = s.running.Go(w.informer.run)
+			s.watched[name] = w
 		}
-		w, err := s.newWatched(name)
-		if err != nil {
-			return err
-		}
-		w.stop = s.running.Go(w.informer.run)
-		s.watched[name] = w
 	}
-	return nil
 }
 
 // Retain stops watching all but the named Secrets.
@@ -108,16 +103,12 @@ func (s *Secrets) Retain(names []string) {
 	}
 }
 
-func (s *Secrets) newWatched(name string) (*watchedSecret, error) {
+func (s *Secrets) newWatched(name string) *watchedSecret {
 	source := cache.NewListWatchFromClient(s.client.CoreV1().RESTClient(), "secrets", s.namespace,
 		fields.OneTermEqualSelector(metav1.ObjectNameField, name))
 	w := &watchedSecret{}
-	var err error
-	w.informer, err = newObjectInformer("Secret "+klog.KRef(s.namespace, name).String(), "secrets named "+name, source, &corev1.Secret{}, w.apply)
-	if err != nil {
-		return nil, fmt.Errorf("watch the Secrets of sources: %w", err)
-	}
-	return w, nil
+	w.informer = newObjectInformer("Secret "+klog.KRef(s.namespace, name).String(), "secrets named "+name, source, &corev1.Secret{}, w.apply)
+	return w
 }
 
 // apply stores the Secret, or that there is none.
