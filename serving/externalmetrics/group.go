@@ -41,26 +41,22 @@ func InstallAPI(server *genericapiserver.GenericAPIServer, o Options) (*valueapi
 	r := &reader{metrics: o.Metrics, querier: o.Querier, policies: o.Policies}
 	return valueapi.Install(server, valueapi.API{
 		Versions: GroupVersions(), Scheme: Scheme, ListKind: kindList, ValueKind: "ExternalMetricValue",
-		NewList:   func() runtime.Object { return &external_metrics.ExternalMetricValueList{} },
-		Columns:   columns,
-		Row:       row,
-		Routes:    r.routes(),
+		NewList: func() runtime.Object { return &external_metrics.ExternalMetricValueList{} },
+		Columns: columns,
+		Row:     row,
+		Routes: []valueapi.Route{{
+			Path: "/namespaces/{namespace}/{metric}", Operation: "listExternalMetricValues",
+			Doc: "list or watch the values of an external metric",
+			Parameters: []valueapi.Parameter{
+				{Name: "namespace", Doc: "namespace from which the metric is read, or * for one that is the same in all"},
+				{Name: "metric", Doc: `name of the metric, with \| for each slash`},
+			},
+			WatchLimit: watchLimit,
+			Parse:      r.parse,
+		}},
 		Resources: valueapi.CachedResources(o.Metrics.ExternalMetrics, resource),
 		NoMetrics: metav1.APIResource{Name: v1alpha1.NoMetrics, Namespaced: true, Kind: kindList},
 	}, o.Options)
-}
-
-func (r *reader) routes() []valueapi.Route {
-	return []valueapi.Route{{
-		Path: "/namespaces/{namespace}/{metric}", Operation: "listExternalMetricValues",
-		Doc: "list or watch the values of an external metric",
-		Parameters: []valueapi.Parameter{
-			{Name: "namespace", Doc: "namespace from which the metric is read, or * for one that is the same in all"},
-			{Name: "metric", Doc: `name of the metric, with \| for each slash`},
-		},
-		WatchLimit: watchLimit,
-		Parse:      r.parse,
-	}}
 }
 
 const kindList = "ExternalMetricValueList"

@@ -72,7 +72,6 @@ func TestStandIn(t *testing.T) {
 
 // TestWatchLimit: kube-apiserver breaks watches of these names after 60 s.
 func TestWatchLimit(t *testing.T) {
-	limit := (&reader{}).routes()[0].WatchLimit
 	for metric, want := range map[string]time.Duration{"status": 50 * time.Second, "finalize": 50 * time.Second, "queue_length": 0, "status_total": 0} {
 		info, err := testResolver().NewRequestInfo(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: path(metric, ""), RawQuery: "watch=true"}})
 		if err != nil {
@@ -81,7 +80,7 @@ func TestWatchLimit(t *testing.T) {
 		if info.Verb != "watch" {
 			t.Errorf("%s: the verb is %s", metric, info.Verb)
 		}
-		if got := limit(info); got != want {
+		if got := watchLimit(info); got != want {
 			t.Errorf("%s: %v, want %v", metric, got, want)
 		}
 	}

@@ -18,7 +18,6 @@ import (
 	serverstore "k8s.io/apiserver/pkg/server/storage"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	basecompatibility "k8s.io/component-base/compatibility"
-	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	baseversion "k8s.io/component-base/version"
 )
@@ -76,14 +75,6 @@ func version() string {
 	return baseversion.Get().GitVersion
 }
 
-// featureDefaults are the defaults of feature gates that differ from upstream's.
-// --feature-gates overrides them.
-var featureDefaults = map[featuregate.Feature]bool{
-	// Compression is per connection: an event that is encoded once for all watchers would
-	// be compressed for each of them.
-	features.WatchListCompression: false,
-}
-
 // componentGlobals returns the registry of feature gates, at the Kubernetes version of the
 // libraries. Upstream's default registry uses the version of the binary: a release 0.1 would
 // run without any feature that was introduced after Kubernetes 0.1.
@@ -97,10 +88,10 @@ var componentGlobals = sync.OnceValues(func() (basecompatibility.ComponentGlobal
 	if err := logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate); err != nil {
 		return nil, fmt.Errorf("add the feature gates of logging: %w", err)
 	}
-	for gate, value := range featureDefaults {
-		if err := utilfeature.DefaultMutableFeatureGate.OverrideDefault(gate, value); err != nil {
-			return nil, fmt.Errorf("change the default of feature gate %s: %w", gate, err)
-		}
+	// Compression is per connection: an event that is encoded once for all watchers would be compressed for each of them.
+	// --feature-gates overrides this default, which differs from upstream's.
+	if err := utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.WatchListCompression, false); err != nil {
+		return nil, fmt.Errorf("change the default of feature gate %s: %w", features.WatchListCompression, err)
 	}
 	return registry, nil
 })

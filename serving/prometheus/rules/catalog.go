@@ -6,10 +6,13 @@ package rules
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/internal/lru"
@@ -123,15 +126,8 @@ func (c *Catalog) Apply(spec *v1alpha1.MetricsBackendSpec) {
 		return
 	}
 	c.rules = next
-	wanted := map[Selection]bool{}
-	for _, s := range c.selections() {
-		wanted[s] = true
-	}
-	for s := range c.discovered {
-		if !wanted[s] {
-			delete(c.discovered, s)
-		}
-	}
+	wanted := sets.New(c.selections()...)
+	maps.DeleteFunc(c.discovered, func(s Selection, _ *discovered) bool { return !wanted.Has(s) })
 	c.rebuild()
 	if !same {
 		c.updateDeclared(true)
