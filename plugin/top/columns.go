@@ -150,7 +150,8 @@ func (v *view) join(columns []*column, text func(*column) string) string {
 	for _, c := range columns {
 		switch {
 		case c.key:
-			cells = append(cells, pad(truncateMiddle(text(c), c.width, v.symbols.cut), c.width))
+			// Names differ at their ends: the middle is cut.
+			cells = append(cells, fmt.Sprintf("%-*s", c.width, truncate(text(c), c.width, (c.width-1)/2, v.symbols.cut)))
 		case c.width > 0:
 			cells = append(cells, fmt.Sprintf("%*s", c.width, text(c)))
 		}
@@ -168,28 +169,16 @@ func percent(used, available int64) string {
 // age formats a duration. Clocks may differ, so that it could be negative.
 func age(d time.Duration) string { return duration.HumanDuration(max(d, 0)) }
 
-func pad(text string, width int) string {
-	return text + strings.Repeat(" ", max(width-utf8.RuneCountInString(text), 0))
-}
-
-// truncateMiddle removes the middle of a name that is too long: names differ at their ends.
-func truncateMiddle(text string, width int, mark string) string {
+// truncate returns a text of at most width characters: of one that is too long, the first of head, a mark, and the last
+// ones that there is room for.
+func truncate(text string, width, head int, mark string) string {
 	runes := []rune(text)
 	if len(runes) <= width {
 		return text
 	}
-	head := (width - 1) / 2
+	head = max(head, 0)
 	tail := max(width-1-head, 0)
 	return string(runes[:head]) + mark + string(runes[len(runes)-tail:])
-}
-
-// truncateEnd removes the end of a sentence that is too long.
-func truncateEnd(text string, width int, mark string) string {
-	runes := []rune(text)
-	if len(runes) <= width {
-		return text
-	}
-	return string(runes[:max(width-1, 0)]) + mark
 }
 
 // symbols are the characters that draw the table.

@@ -34,27 +34,27 @@ type view struct {
 // frame returns the lines for a terminal of that size: at most height lines, none wider than
 // width. On small terminals rows take precedence over title and footer.
 func (v *view) frame(width, height int) []output.Cell {
-	var above, below []output.Cell
+	var lines []output.Cell
 	if height >= 10 {
-		above = append(above, output.Cell{Text: v.title + ", by " + string(v.by), Tone: output.Strong})
+		lines = append(lines, output.Cell{Text: v.title + ", by " + string(v.by), Tone: output.Strong})
 	}
 	if height >= 3 {
-		above = append(above, v.notice.line())
+		lines = append(lines, v.notice.line())
 	}
 	rows := v.table.sorted(v.by)
 	columns := v.arrange(rows, width)
 	if !v.noHeaders && height >= 4 {
-		above = append(above, output.Cell{Text: v.join(columns, headOf), Tone: output.Strong})
+		lines = append(lines, output.Cell{Text: v.join(columns, headOf), Tone: output.Strong})
 	}
-	room := height - len(above)
-	if height >= 8 {
+	room := height - len(lines)
+	hasFooter := height >= 8
+	if hasFooter {
 		room--
 	}
-	first, last := v.window(len(rows), room)
-	if height >= 8 {
-		below = append(below, output.Cell{Text: v.footer(first, last, len(rows)), Tone: output.Faint})
-	}
-	lines := above
+	// The rows that fit, even if scroll is beyond the last one.
+	room = max(room, 1)
+	first := max(min(v.scroll, len(rows)-room), 0)
+	last := min(first+room, len(rows))
 	for _, r := range rows[first:last] {
 		l := output.Text(v.join(columns, r.text))
 		if v.now.Sub(r.at) >= v.stale {
@@ -62,18 +62,13 @@ func (v *view) frame(width, height int) []output.Cell {
 		}
 		lines = append(lines, l)
 	}
-	lines = append(lines, below...)
+	if hasFooter {
+		lines = append(lines, output.Cell{Text: v.footer(first, last, len(rows)), Tone: output.Faint})
+	}
 	for i := range lines {
-		lines[i].Text = truncateEnd(output.Line(lines[i].Text), width, v.symbols.cut)
+		lines[i].Text = truncate(output.Line(lines[i].Text), width, width-1, v.symbols.cut)
 	}
 	return lines
-}
-
-// window returns the range of rows that fit, even if scroll is beyond the last one.
-func (v *view) window(rows, room int) (first, last int) {
-	room = max(room, 1)
-	first = max(min(v.scroll, rows-room), 0)
-	return first, min(first+room, rows)
 }
 
 func (v *view) footer(first, last, rows int) string {

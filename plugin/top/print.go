@@ -163,7 +163,7 @@ func (l *lines) change(c change) error {
 func (l *lines) write(text func(*column) string) error {
 	var cells []string
 	for _, c := range l.columns {
-		cells = append(cells, pad(output.Line(text(c)), c.width))
+		cells = append(cells, fmt.Sprintf("%-*s", c.width, output.Line(text(c))))
 	}
 	_, err := fmt.Fprintln(l.out, strings.TrimRight(strings.Join(cells, gap), " "))
 	return err

@@ -164,10 +164,8 @@ func unknownLength(typed string) int {
 	if !strings.HasPrefix(typed, "\x1b[") {
 		return 1
 	}
-	for i := 2; i < len(typed); i++ {
-		if c := typed[i]; c >= '@' && c <= '~' {
-			return i + 1
-		}
+	if i := strings.IndexFunc(typed[2:], func(c rune) bool { return c >= '@' && c <= '~' }); i >= 0 {
+		return 2 + i + 1
 	}
 	return len(typed)
 }

@@ -104,10 +104,8 @@ func nodeSamples(m *metricsv1.NodeMetrics) []sample {
 
 // podSamples returns one sample, the sum of the pod's containers.
 func podSamples(m *metricsv1.PodMetrics) []sample {
-	key := m.Namespace + "/" + m.Name
-	sum := sample{id: id{object: key, namespace: m.Namespace, name: m.Name}, at: m.Timestamp.Time}
-	for i := range m.Containers {
-		container := usageOf(m.Containers[i].Usage)
+	sum := sample{id: id{object: m.Namespace + "/" + m.Name, namespace: m.Namespace, name: m.Name}, at: m.Timestamp.Time}
+	for _, container := range containerSamples(m) {
 		sum.cpu += container.cpu
 		sum.memory += container.memory
 	}
