@@ -147,12 +147,7 @@ func firstNames(names []string) string {
 
 // versionsAgree: all versions must serve the same data (KEP-5207).
 func versionsAgree(ctx context.Context, snap *snapshot) []Result {
-	var registered []string
-	for _, version := range snap.expected {
-		if aggregation.Find(snap.registrations, version) != nil {
-			registered = append(registered, version)
-		}
-	}
+	registered := slices.DeleteFunc(slices.Clone(snap.expected), func(v string) bool { return aggregation.Find(snap.registrations, v) == nil })
 	if len(registered) < 2 {
 		return []Result{skip(group, "fewer than two versions to compare: %s", listed(registered))}
 	}

@@ -89,11 +89,7 @@ func (snap *snapshot) desiredVersions(group string) (versions, backends []string
 			continue
 		}
 		backends = append(backends, backend.Name)
-		for _, version := range desired {
-			if !notServedByExisting(backend, version+"."+group) {
-				versions = append(versions, version)
-			}
-		}
+		versions = append(versions, slices.DeleteFunc(desired, func(v string) bool { return notServedByExisting(backend, v+"."+group) })...)
 	}
 	return versions, backends
 }
