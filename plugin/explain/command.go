@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
@@ -157,18 +156,7 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster, streams 
 	if len(all) == 0 {
 		return errors.Join(errs...)
 	}
-	errs = slices.DeleteFunc(errs, func(err error) bool { return errors.As(err, new(*undiscoveredError)) })
-	if err := o.print(streams, all, errs, cluster.Now()); err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(all, func(e Explained) bool { return e.ValueCount > 0 }) {
-		return output.ErrNotMet
-	}
-	return nil
-}
-
-// print writes errors to the error stream, since programs read the output.
-func (o *options) print(streams genericiooptions.IOStreams, all []Explained, errs []error, now time.Time) error {
+	now := cluster.Now()
 	var trees []*output.Node
 	for i := range all {
 		trees = append(trees, all[i].tree(now))
@@ -176,12 +164,16 @@ func (o *options) print(streams genericiooptions.IOStreams, all []Explained, err
 	if err := o.format.Print(streams.Out, all, trees...); err != nil {
 		return err
 	}
-	for _, err := range errs {
+	// Programs read the output, so errors are on the error stream.
+	for _, err := range slices.DeleteFunc(errs, func(err error) bool { return errors.As(err, new(undiscoveredError)) }) {
 		for line := range strings.Lines(err.Error()) {
 			if _, err := fmt.Fprintln(streams.ErrOut, "error:", strings.TrimSpace(line)); err != nil {
 				return err
 			}
 		}
+	}
+	if !slices.ContainsFunc(all, func(e Explained) bool { return e.ValueCount > 0 }) {
+		return output.ErrNotMet
 	}
 	return nil
 }

@@ -92,19 +92,15 @@ func (o *options) discovered(ctx context.Context, cluster *connection.Cluster) (
 		if external.version != "" {
 			all = append(all, o.value(external))
 		}
-		return all, []error{&undiscoveredError{o.metric}}
+		return all, []error{undiscoveredError{fmt.Errorf("no metric %q is in discovery, neither in %s nor in %s. Either no series gives it now, or no rule makes it: "+
+			"kubectl get metricsbackends -o yaml shows under status what is wrong with rules and sources. "+
+			"Discovery names a bounded number of metrics, and here are the answers for pods and external metrics; --for asks for other resources", o.metric, customGroup, externalGroup)}}
 	}
 	return all, errs
 }
 
 // undiscoveredError is returned with the targets that may have a metric that discovery does not.
-type undiscoveredError struct{ metric string }
-
-func (e *undiscoveredError) Error() string {
-	return fmt.Sprintf("no metric %q is in discovery, neither in %s nor in %s. Either no series gives it now, or no rule makes it: "+
-		"kubectl get metricsbackends -o yaml shows under status what is wrong with rules and sources. "+
-		"Discovery names a bounded number of metrics, and here are the answers for pods and external metrics; --for asks for other resources", e.metric, customGroup, externalGroup)
-}
+type undiscoveredError struct{ error }
 
 // rootScoped are common cluster-scoped resources, for those that are not in discovery.
 var rootScoped = []string{"nodes", "namespaces", "persistentvolumes"}
