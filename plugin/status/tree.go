@@ -22,13 +22,12 @@ const group = aggregation.GroupResourceMetrics
 
 // trees returns a tree for each backend, or one for the cluster if there is none.
 func trees(report *Report, now time.Time) []*output.Node {
+	var roots []*output.Node
 	if len(report.Backends) == 0 {
 		root := output.New(output.Cell{Text: "No MetricsBackend", Tone: output.Strong}, output.Text("at "+report.Cluster))
 		addAPIServices(root, report, "", now)
-		addFlags([]*output.Node{root}, report.flags)
-		return []*output.Node{root}
+		roots = append(roots, root)
 	}
-	var roots []*output.Node
 	for i := range report.Backends {
 		b := &report.Backends[i]
 		root := output.New(output.Cell{Text: "MetricsBackend " + b.Name, Tone: output.Strong}, headline(b))
