@@ -58,8 +58,12 @@ func find(text []byte, name string) (*input, error) {
 			f, err = inValues(document)
 		default:
 			f = &input{}
-			if err = checkSections(document); err == nil {
-				err = decodeDocument(text, documents, document, &f.config)
+			switch err = checkSections(document); {
+			case err != nil:
+			case len(documents) == 1: // from the original text, so that errors have the right line numbers
+				err = decodeStrict(text, &f.config)
+			default:
+				err = decodeNode(document, &f.config)
 			}
 		}
 		if err != nil {
@@ -148,15 +152,6 @@ func resolve(node *yaml.Node, aliased bool, left *int) (*yaml.Node, error) {
 		}
 	}
 	return &out, nil
-}
-
-// decodeDocument decodes a document, from the original text if it is the only one, so that
-// errors have the right line numbers.
-func decodeDocument(text []byte, documents []*yaml.Node, document *yaml.Node, into *config) error {
-	if len(documents) == 1 {
-		return decodeStrict(text, into)
-	}
-	return decodeNode(document, into)
 }
 
 func checkSections(document *yaml.Node) error {
