@@ -21,7 +21,6 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -162,16 +161,15 @@ const pageSize = 500
 
 // Each calls do with each page of a list of objects.
 func (c *Cluster) Each(ctx context.Context, list client.ObjectList, do func(), opts ...client.ListOption) error {
-	next := ""
 	for {
 		page, cancel := context.WithTimeout(ctx, c.Timeout)
-		err := c.Objects.List(page, list, append(slices.Clone(opts), client.Limit(pageSize), client.Continue(next))...)
+		err := c.Objects.List(page, list, append(slices.Clone(opts), client.Limit(pageSize), client.Continue(list.GetContinue()))...)
 		cancel()
 		if err != nil {
 			return err
 		}
 		do()
-		if next = list.(metav1.ListInterface).GetContinue(); next == "" {
+		if list.GetContinue() == "" {
 			return nil
 		}
 	}
