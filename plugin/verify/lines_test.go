@@ -4,6 +4,7 @@
 package verify
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -15,7 +16,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 	"github.com/metricsbackend/metrics-backend-operator/test/plugincluster"
 )
 
@@ -24,14 +24,13 @@ import (
 func TestLines(t *testing.T) {
 	const apis = "/apis/metrics.k8s.io/"
 	cases := map[string]struct {
-		change  func(t *testing.T, w *plugincluster.World)
+		change  func(w *plugincluster.World)
 		options func(*options)
 		timeout time.Duration
-		code    int
 	}{
 		"stale v1": {
 			// A rollback that forgot the APIService: it is there, and nothing serves it.
-			change: func(_ *testing.T, w *plugincluster.World) {
+			change: func(w *plugincluster.World) {
 				plugincluster.SetAvailable(&w.APIServices[0], false, "FailedDiscoveryCheck", "failing or missing response: 404")
 				w.Backends = nil
 				w.APIServices[0].Labels, w.APIServices[1].Labels = nil, nil
@@ -40,398 +39,255 @@ func TestLines(t *testing.T) {
 				w.Metrics = strings.Replace(w.Metrics, `{name="v1.metrics.k8s.io"} 0`, `{name="v1.metrics.k8s.io"} 1`, 1)
 			},
 			options: func(o *options) { o.expect = []string{"v1beta1"} },
-			code:    output.NotMet,
 		},
 		"v1 is served and not expected": {
-			change: func(_ *testing.T, w *plugincluster.World) {
+			change: func(w *plugincluster.World) {
 				w.Backends = nil
 				w.APIServices[0].Labels, w.APIServices[1].Labels = nil, nil
 			},
 			options: func(o *options) { o.expect = []string{"v1beta1"} },
-			code:    output.NotMet,
 		},
-		"stale v1 of a backend": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				w.Backends[0].Spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{"v1beta1"}
-				w.Condition(v1alpha1.ConditionConsumersCompatible, metav1.ConditionFalse, v1alpha1.ReasonConsumersActive, "v1.metrics.k8s.io was used today or yesterday by kubectl of alice")
-				w.Stalled(v1alpha1.ReasonConsumersActive, "v1.metrics.k8s.io was used today or yesterday by kubectl of alice")
-			},
-			code: output.NotMet,
-		},
-		"not available": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				for i := range w.APIServices {
-					plugincluster.SetAvailable(&w.APIServices[i], false, "MissingEndpoints", "endpoints for service/metrics-serving-cluster have no addresses")
-				}
-				w.Reconciling(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonAggregatorUnavailable,
-					"v1.metrics.k8s.io is reported unavailable by kube-apiserver (MissingEndpoints): kubectl describe apiservice v1.metrics.k8s.io")
-				w.Current, w.Stale = nil, []string{"v1", "v1beta1"}
-				for _, path := range []string{"v1", "v1/nodes", "v1/pods", "v1beta1", "v1beta1/nodes", "v1beta1/pods"} {
-					w.Codes[apis+path] = http.StatusServiceUnavailable
-				}
-				w.Metrics = strings.ReplaceAll(w.Metrics, `.metrics.k8s.io"} 0`, `.metrics.k8s.io"} 1`)
-				w.Autoscalers[0] = *plugincluster.Autoscaler("web", corev1.ConditionFalse, "FailedGetResourceMetric", "the server is currently unable to handle the request")
-			},
-			code: output.NotMet,
-		},
-		"port closed": {
-			change: func(_ *testing.T, w *plugincluster.World) { closePort(w) },
-			code:   output.NotMet,
-		},
-		"port of the nodes closed": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				closePort(w)
-				w.Backends[0].Spec.Serving.HostNetwork = true
-			},
-			code: output.NotMet,
-		},
-		"port of another implementation closed": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				*w = *plugincluster.MetricsServer()
-				closePort(w)
-			},
-			code: output.NotMet,
-		},
-		"missing version": {
-			change: func(_ *testing.T, w *plugincluster.World) { w.Unregister("v1") },
-			code:   output.NotMet,
-		},
-		"missing version of a rollback": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				w.Backends = nil
-				w.Unregister("v1beta1")
-			},
-			code: output.NotMet,
-		},
-		"nothing at all": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				*w = *plugincluster.MetricsServer()
-				w.Unregister("v1beta1")
-				w.Served = nil
-			},
-			code: output.NotMet,
-		},
-		"no data": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				for _, data := range w.Served {
-					data.Nodes, data.Pods = nil, nil
-				}
-			},
-			code: output.NotMet,
-		},
-		"old data": {
-			change: func(_ *testing.T, w *plugincluster.World) { w.Now = w.Now.Add(10 * time.Minute) },
-			code:   output.NotMet,
-		},
+		"stale v1 of a backend": {change: func(w *plugincluster.World) {
+			w.Backends[0].Spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{"v1beta1"}
+			w.Condition(v1alpha1.ConditionConsumersCompatible, metav1.ConditionFalse, v1alpha1.ReasonConsumersActive, "v1.metrics.k8s.io was used today or yesterday by kubectl of alice")
+			w.Stalled(v1alpha1.ReasonConsumersActive, "v1.metrics.k8s.io was used today or yesterday by kubectl of alice")
+		}},
+		"not available": {change: func(w *plugincluster.World) {
+			for i := range w.APIServices {
+				plugincluster.SetAvailable(&w.APIServices[i], false, "MissingEndpoints", "endpoints for service/metrics-serving-cluster have no addresses")
+			}
+			w.Reconciling(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonAggregatorUnavailable,
+				"v1.metrics.k8s.io is reported unavailable by kube-apiserver (MissingEndpoints): kubectl describe apiservice v1.metrics.k8s.io")
+			w.Current, w.Stale = nil, []string{"v1", "v1beta1"}
+			for _, path := range []string{"v1", "v1/nodes", "v1/pods", "v1beta1", "v1beta1/nodes", "v1beta1/pods"} {
+				w.Codes[apis+path] = http.StatusServiceUnavailable
+			}
+			w.Metrics = strings.ReplaceAll(w.Metrics, `.metrics.k8s.io"} 0`, `.metrics.k8s.io"} 1`)
+			w.Autoscalers[0] = *plugincluster.Autoscaler("web", corev1.ConditionFalse, "FailedGetResourceMetric", "the server is currently unable to handle the request")
+		}},
+		"port closed": {change: func(w *plugincluster.World) { closePort(w) }},
+		"port of the nodes closed": {change: func(w *plugincluster.World) {
+			closePort(w)
+			w.Backends[0].Spec.Serving.HostNetwork = true
+		}},
+		"port of another implementation closed": {change: func(w *plugincluster.World) {
+			*w = *plugincluster.MetricsServer()
+			closePort(w)
+		}},
+		"missing version": {change: func(w *plugincluster.World) { w.Unregister("v1") }},
+		"missing version of a rollback": {change: func(w *plugincluster.World) {
+			w.Backends = nil
+			w.Unregister("v1beta1")
+		}},
+		"nothing at all": {change: func(w *plugincluster.World) {
+			*w = *plugincluster.MetricsServer()
+			w.Unregister("v1beta1")
+			w.Served = nil
+		}},
+		"no data": {change: func(w *plugincluster.World) {
+			for _, data := range w.Served {
+				data.Nodes, data.Pods = nil, nil
+			}
+		}},
+		"old data": {change: func(w *plugincluster.World) { w.Now = w.Now.Add(10 * time.Minute) }},
 		"old data is fresh enough": {
-			change:  func(_ *testing.T, w *plugincluster.World) { w.Now = w.Now.Add(10 * time.Minute) },
+			change:  func(w *plugincluster.World) { w.Now = w.Now.Add(10 * time.Minute) },
 			options: func(o *options) { o.maxAge = time.Hour },
 		},
-		"old data by the spec": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				w.Backends[0].Spec.ResourceMetrics.MaxAge = &metav1.Duration{Duration: 12 * time.Second}
-				for _, data := range w.Served {
-					data.Nodes["node-a"] = w.Now.Add(-13 * time.Second)
-				}
-			},
-			code: output.NotMet,
-		},
-		"one node is missing": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				for _, data := range w.Served {
-					delete(data.Nodes, "node-b")
-				}
-				w.Condition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionFalse, v1alpha1.ReasonKubeletsFailing, "1 of 2 kubelets fail: node-b")
-			},
-		},
-		"metrics left out": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				w.Backends[0].Status.Rules = []v1alpha1.RuleStatus{
-					{Path: "spec.customMetrics.rules[0]", State: v1alpha1.RuleWarning, Reason: v1alpha1.ReasonOmittedFromDiscovery, Message: "20 metrics are not in discovery"},
-					{Path: "spec.customMetrics.rules[1]", State: v1alpha1.RuleWarning, Reason: v1alpha1.ReasonInvalidName, Message: "1 series make no metric"},
-					{Path: "spec.customMetrics.rules[2]", State: v1alpha1.RuleWarning, Reason: "NoSeries", Message: "no series match now"},
-				}
-			},
-		},
-		"a node is not selected": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				w.VirtualNodes = []string{"node-v"}
-				w.Nodes = append(w.Nodes, "node-v")
-				w.Pods = append(w.Pods, plugincluster.Pod("default/virtual", "node-v", time.Hour))
-				w.Backends[0].Spec.ResourceMetrics.Scrape.NodeSelector = &metav1.LabelSelector{
-					MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "type", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"virtual"}}},
-				}
-			},
-		},
-		"a selected node is missing": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				w.VirtualNodes = []string{"node-v"}
-				w.Nodes = append(w.Nodes, "node-v")
-				w.Backends[0].Spec.ResourceMetrics.Scrape.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"type": "virtual"}}
-			},
-		},
-		"running pods without metrics": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				waits := plugincluster.Pod("default/crashes", "node-b", time.Hour)
-				waits.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
-				w.Pods = append(w.Pods, plugincluster.Pod("shop/web-0", "node-b", time.Hour), plugincluster.Pod("shop/web-1", "node-b", 4*time.Minute),
-					plugincluster.Pod("shop/young", "node-b", time.Minute), waits)
-			},
-		},
-		"no right to list pods": {
-			change: func(_ *testing.T, w *plugincluster.World) { w.Codes["/api/v1/pods"] = http.StatusForbidden },
-		},
-		"versions disagree": {
-			change: func(_ *testing.T, w *plugincluster.World) { w.Served["v1beta1"].CPU = "300m" },
-			code:   output.NotMet,
-		},
-		"versions know different nodes": {
-			change: func(_ *testing.T, w *plugincluster.World) { delete(w.Served["v1"].Nodes, "node-a") },
-			code:   output.NotMet,
-		},
-		"hpa inactive": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				w.Autoscalers = append(w.Autoscalers,
-					*plugincluster.Autoscaler("shop", corev1.ConditionFalse, "FailedGetResourceMetric", "failed to get cpu utilization: unable to fetch metrics from resource metrics API"),
-					*plugincluster.Autoscaler("idle", corev1.ConditionFalse, "ScalingDisabled", "scaling is disabled since the replica count of the target is zero"),
-					*plugincluster.Autoscaler("bare", corev1.ConditionFalse, "FailedGetResourceMetric", "failed to get cpu utilization: missing request for cpu in container main of Pod bare-0"),
-					*plugincluster.Autoscaler("fresh", corev1.ConditionTrue, "", ""),
-				)
-				w.Autoscalers[4].Status.Conditions = nil
-			},
-			code: output.NotMet,
-		},
+		"old data by the spec": {change: func(w *plugincluster.World) {
+			w.Backends[0].Spec.ResourceMetrics.MaxAge = &metav1.Duration{Duration: 12 * time.Second}
+			for _, data := range w.Served {
+				data.Nodes["node-a"] = w.Now.Add(-13 * time.Second)
+			}
+		}},
+		"one node is missing": {change: func(w *plugincluster.World) {
+			for _, data := range w.Served {
+				delete(data.Nodes, "node-b")
+			}
+			w.Condition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionFalse, v1alpha1.ReasonKubeletsFailing, "1 of 2 kubelets fail: node-b")
+		}},
+		"metrics left out": {change: func(w *plugincluster.World) {
+			w.Backends[0].Status.Rules = []v1alpha1.RuleStatus{
+				{Path: "spec.customMetrics.rules[0]", State: v1alpha1.RuleWarning, Reason: v1alpha1.ReasonOmittedFromDiscovery, Message: "20 metrics are not in discovery"},
+				{Path: "spec.customMetrics.rules[1]", State: v1alpha1.RuleWarning, Reason: v1alpha1.ReasonInvalidName, Message: "1 series make no metric"},
+				{Path: "spec.customMetrics.rules[2]", State: v1alpha1.RuleWarning, Reason: "NoSeries", Message: "no series match now"},
+			}
+		}},
+		"a node is not selected": {change: func(w *plugincluster.World) {
+			w.VirtualNodes = []string{"node-v"}
+			w.Nodes = append(w.Nodes, "node-v")
+			w.Pods = append(w.Pods, plugincluster.Pod("default/virtual", "node-v", time.Hour))
+			w.Backends[0].Spec.ResourceMetrics.Scrape.NodeSelector = &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "type", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"virtual"}}},
+			}
+		}},
+		"a selected node is missing": {change: func(w *plugincluster.World) {
+			w.VirtualNodes = []string{"node-v"}
+			w.Nodes = append(w.Nodes, "node-v")
+			w.Backends[0].Spec.ResourceMetrics.Scrape.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"type": "virtual"}}
+		}},
+		"running pods without metrics": {change: func(w *plugincluster.World) {
+			waits := plugincluster.Pod("default/crashes", "node-b", time.Hour)
+			waits.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+			w.Pods = append(w.Pods, plugincluster.Pod("shop/web-0", "node-b", time.Hour), plugincluster.Pod("shop/web-1", "node-b", 4*time.Minute),
+				plugincluster.Pod("shop/young", "node-b", time.Minute), waits)
+		}},
+		"no right to list pods":         {change: func(w *plugincluster.World) { w.Codes["/api/v1/pods"] = http.StatusForbidden }},
+		"versions disagree":             {change: func(w *plugincluster.World) { w.Served["v1beta1"].CPU = "300m" }},
+		"versions know different nodes": {change: func(w *plugincluster.World) { delete(w.Served["v1"].Nodes, "node-a") }},
+		"hpa inactive": {change: func(w *plugincluster.World) {
+			w.Autoscalers = append(w.Autoscalers,
+				*plugincluster.Autoscaler("shop", corev1.ConditionFalse, "FailedGetResourceMetric", "failed to get cpu utilization: unable to fetch metrics from resource metrics API"),
+				*plugincluster.Autoscaler("idle", corev1.ConditionFalse, "ScalingDisabled", "scaling is disabled since the replica count of the target is zero"),
+				*plugincluster.Autoscaler("bare", corev1.ConditionFalse, "FailedGetResourceMetric", "failed to get cpu utilization: missing request for cpu in container main of Pod bare-0"),
+				*plugincluster.Autoscaler("fresh", corev1.ConditionTrue, "", ""),
+			)
+			w.Autoscalers[4].Status.Conditions = nil
+		}},
 		"hpa inactive, left out": {
-			change: func(_ *testing.T, w *plugincluster.World) {
+			change: func(w *plugincluster.World) {
 				w.Autoscalers = append(w.Autoscalers, *plugincluster.Autoscaler("shop", corev1.ConditionFalse, "FailedGetResourceMetric", "no metrics"))
 			},
 			options: func(o *options) { o.skip = []string{"hpa-active=hpa/default/shop"} },
 		},
 		"hpa left out by mistake": {
-			change:  func(*testing.T, *plugincluster.World) {},
+			change:  func(*plugincluster.World) {},
 			options: func(o *options) { o.skip = []string{"hpa-active=hpa/default/typo"} },
 		},
-		"hpa by another metric": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				w.Autoscalers[0] = *plugincluster.Autoscaler("queue", corev1.ConditionFalse, "FailedGetExternalMetric", "no such metric")
-				w.Autoscalers[0].Spec.Metrics[0].Type = autoscalingv2.ExternalMetricSourceType
-			},
-		},
-		"hpa by several metrics": {
-			// One of its metrics is of metrics.k8s.io, and another one fails.
-			change: func(_ *testing.T, w *plugincluster.World) {
-				w.Autoscalers[0] = *plugincluster.Autoscaler("queue", corev1.ConditionFalse, "FailedGetExternalMetric", "no such metric")
-				w.Autoscalers[0].Spec.Metrics = append(w.Autoscalers[0].Spec.Metrics, autoscalingv2.MetricSpec{Type: autoscalingv2.ExternalMetricSourceType})
-			},
-		},
-		"half served": {
-			change: func(_ *testing.T, w *plugincluster.World) { w.Served["v1"].Resources = []string{"nodes"} },
-			code:   output.NotMet,
-		},
-		"served no more": {
-			// An image rollback whose APIService is still there.
-			change: func(_ *testing.T, w *plugincluster.World) { delete(w.Served, "v1") },
-			code:   output.NotMet,
-		},
-		"served no more, of nobody's": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				delete(w.Served, "v1")
-				w.Backends, w.APIServices[0].Labels = nil, nil
-			},
-			code: output.NotMet,
-		},
-		"certificate expiring": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				w.Condition(v1alpha1.ConditionCertificatesValid, metav1.ConditionFalse, v1alpha1.ReasonCertificateExpiring, "the certificate ends on 2026-12-01")
-			},
-		},
-		"v1beta1 preferred": {
-			change: func(_ *testing.T, w *plugincluster.World) { w.Group = []string{"v1beta1", "v1"} },
-			code:   output.NotMet,
-		},
-		"kept by kube-apiserver": {
-			change: func(_ *testing.T, w *plugincluster.World) { w.APIServices[0].Spec.Service = nil },
-			code:   output.NotMet,
-		},
+		"hpa by another metric": {change: func(w *plugincluster.World) {
+			w.Autoscalers[0] = *plugincluster.Autoscaler("queue", corev1.ConditionFalse, "FailedGetExternalMetric", "no such metric")
+			w.Autoscalers[0].Spec.Metrics[0].Type = autoscalingv2.ExternalMetricSourceType
+		}},
+		// One of its metrics is of metrics.k8s.io, and another one fails.
+		"hpa by several metrics": {change: func(w *plugincluster.World) {
+			w.Autoscalers[0] = *plugincluster.Autoscaler("queue", corev1.ConditionFalse, "FailedGetExternalMetric", "no such metric")
+			w.Autoscalers[0].Spec.Metrics = append(w.Autoscalers[0].Spec.Metrics, autoscalingv2.MetricSpec{Type: autoscalingv2.ExternalMetricSourceType})
+		}},
+		"half served": {change: func(w *plugincluster.World) { w.Served["v1"].Resources = []string{"nodes"} }},
+		// An image rollback whose APIService is still there.
+		"served no more": {change: func(w *plugincluster.World) { delete(w.Served, "v1") }},
+		"served no more, of nobody's": {change: func(w *plugincluster.World) {
+			delete(w.Served, "v1")
+			w.Backends, w.APIServices[0].Labels = nil, nil
+		}},
+		"certificate expiring": {change: func(w *plugincluster.World) {
+			w.Condition(v1alpha1.ConditionCertificatesValid, metav1.ConditionFalse, v1alpha1.ReasonCertificateExpiring, "the certificate ends on 2026-12-01")
+		}},
+		"v1beta1 preferred":      {change: func(w *plugincluster.World) { w.Group = []string{"v1beta1", "v1"} }},
+		"kept by kube-apiserver": {change: func(w *plugincluster.World) { w.APIServices[0].Spec.Service = nil }},
 		"being deleted": {
-			change: func(_ *testing.T, w *plugincluster.World) {
+			change: func(w *plugincluster.World) {
 				w.APIServices[0].DeletionTimestamp = ptr.To(metav1.NewTime(w.Now))
 				w.Backends[0].DeletionTimestamp = ptr.To(metav1.NewTime(w.Now))
 			},
 			options: func(o *options) { o.expect = []string{"v1", "v1beta1"} },
-			code:    output.NotMet,
 		},
-		"being deleted, the only one": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				w.Backends[0].DeletionTimestamp = ptr.To(metav1.NewTime(w.Now))
-			},
-			code: output.NotMet,
-		},
-		"authority ends soon": {
-			change: func(t *testing.T, w *plugincluster.World) {
-				w.APIServices[0].Spec.CABundle = plugincluster.Authority(t, w.Now.Add(5*24*time.Hour))
-			},
-		},
-		"authority ended": {
-			change: func(t *testing.T, w *plugincluster.World) {
-				w.APIServices[0].Spec.CABundle = plugincluster.Authority(t, w.Now.Add(-5*24*time.Hour))
-			},
-			code: output.NotMet,
-		},
-		"caBundle blanked": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				w.APIServices[0].Spec.CABundle = nil
-				w.APIServices[1].Spec.CABundle = []byte("no PEM")
-			},
-			code: output.NotMet,
-		},
-		"insecure against the spec": {
-			change: func(_ *testing.T, w *plugincluster.World) { w.APIServices[0].Spec.InsecureSkipTLSVerify = true },
-			code:   output.NotMet,
-		},
-		"insecure by choice": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				w.Backends[0].Spec.Existing = &v1alpha1.ExistingSpec{InsecureSkipTLSVerify: true}
-				w.APIServices[0].Spec.InsecureSkipTLSVerify = true
-				w.Condition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionUnknown, v1alpha1.ReasonNotApplicable, "spec.existing is set")
-			},
-		},
-		"spec not seen": {
-			change: func(_ *testing.T, w *plugincluster.World) { w.Backends[0].Generation++ },
-			code:   output.NotMet,
-		},
-		"no operator": {
-			change: func(_ *testing.T, w *plugincluster.World) { w.Backends[0].Status = v1alpha1.MetricsBackendStatus{} },
-			code:   output.NotMet,
-		},
-		"metrics-server": {
-			change: func(_ *testing.T, w *plugincluster.World) { *w = *plugincluster.MetricsServer() },
-		},
-		"metrics-server kept by a backend": {
-			change: func(_ *testing.T, w *plugincluster.World) { *w = *plugincluster.KeptMetricsServer() },
-		},
-		"metrics-server to be kept by a backend": {
-			// The operator has not registered what is there yet: v1 may be among it.
-			change: func(_ *testing.T, w *plugincluster.World) {
-				*w = *plugincluster.KeptMetricsServer()
-				w.Reconciling(v1alpha1.ConditionAPIServicesRegistered, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady, "not registered yet: v1.metrics.k8s.io (waits)")
-			},
-			code: output.NotMet,
-		},
+		"being deleted, the only one": {change: func(w *plugincluster.World) {
+			w.Backends[0].DeletionTimestamp = ptr.To(metav1.NewTime(w.Now))
+		}},
+		"authority ends soon": {change: func(w *plugincluster.World) {
+			w.APIServices[0].Spec.CABundle = plugincluster.Authority(t, w.Now.Add(5*24*time.Hour))
+		}},
+		"authority ended": {change: func(w *plugincluster.World) {
+			w.APIServices[0].Spec.CABundle = plugincluster.Authority(t, w.Now.Add(-5*24*time.Hour))
+		}},
+		"caBundle blanked": {change: func(w *plugincluster.World) {
+			w.APIServices[0].Spec.CABundle = nil
+			w.APIServices[1].Spec.CABundle = []byte("no PEM")
+		}},
+		"insecure against the spec": {change: func(w *plugincluster.World) { w.APIServices[0].Spec.InsecureSkipTLSVerify = true }},
+		"insecure by choice": {change: func(w *plugincluster.World) {
+			w.Backends[0].Spec.Existing = &v1alpha1.ExistingSpec{InsecureSkipTLSVerify: true}
+			w.APIServices[0].Spec.InsecureSkipTLSVerify = true
+			w.Condition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionUnknown, v1alpha1.ReasonNotApplicable, "spec.existing is set")
+		}},
+		"spec not seen":                    {change: func(w *plugincluster.World) { w.Backends[0].Generation++ }},
+		"no operator":                      {change: func(w *plugincluster.World) { w.Backends[0].Status = v1alpha1.MetricsBackendStatus{} }},
+		"metrics-server":                   {change: func(w *plugincluster.World) { *w = *plugincluster.MetricsServer() }},
+		"metrics-server kept by a backend": {change: func(w *plugincluster.World) { *w = *plugincluster.KeptMetricsServer() }},
+		// The operator has not registered what is there yet: v1 may be among it.
+		"metrics-server to be kept by a backend": {change: func(w *plugincluster.World) {
+			*w = *plugincluster.KeptMetricsServer()
+			w.Reconciling(v1alpha1.ConditionAPIServicesRegistered, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady, "not registered yet: v1.metrics.k8s.io (waits)")
+		}},
 		"no right to read backends": {
-			change: func(_ *testing.T, w *plugincluster.World) {
+			change: func(w *plugincluster.World) {
 				w.Codes["/apis/metricsbackend.io/v1alpha1/metricsbackends"] = 403
 			},
 			options: func(o *options) { o.expect = []string{"v1", "v1beta1"} },
-			code:    output.NotRun,
 		},
-		"no right to list APIServices": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				w.Codes["/apis/apiregistration.k8s.io/v1/apiservices"] = http.StatusForbidden
-			},
-			code: output.NotRun,
-		},
-		"no right to anything else": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				for _, path := range []string{"/apis/metrics.k8s.io/v1/nodes", "/apis/metrics.k8s.io/v1beta1/pods", "/api/v1/nodes", "/apis", "/apis/autoscaling/v2/horizontalpodautoscalers", "/metrics"} {
-					w.Codes[path] = http.StatusForbidden
-				}
-			},
-			code: output.NotRun,
-		},
-		"kube-apiserver is broken": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				w.Codes["/apis"], w.Codes["/apis/metrics.k8s.io"], w.Codes["/metrics"] = 500, 500, 500
-			},
-			code: output.NotMet,
-		},
+		"no right to list APIServices": {change: func(w *plugincluster.World) {
+			w.Codes["/apis/apiregistration.k8s.io/v1/apiservices"] = http.StatusForbidden
+		}},
+		"no right to anything else": {change: func(w *plugincluster.World) {
+			for _, path := range []string{"/apis/metrics.k8s.io/v1/nodes", "/apis/metrics.k8s.io/v1beta1/pods", "/api/v1/nodes", "/apis", "/apis/autoscaling/v2/horizontalpodautoscalers", "/metrics"} {
+				w.Codes[path] = http.StatusForbidden
+			}
+		}},
+		"kube-apiserver is broken": {change: func(w *plugincluster.World) {
+			w.Codes["/apis"], w.Codes["/apis/metrics.k8s.io"], w.Codes["/metrics"] = 500, 500, 500
+		}},
 		"no answer": {
-			change:  func(_ *testing.T, w *plugincluster.World) { w.Hanging = []string{"/apis/metrics.k8s.io/v1/pods"} },
+			change:  func(w *plugincluster.World) { w.Hanging = []string{"/apis/metrics.k8s.io/v1/pods"} },
 			timeout: time.Second,
-			code:    output.NotMet,
 		},
-		"other APIs fail": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				w.ServeOthers()
-				plugincluster.SetAvailable(&w.APIServices[2], false, "MissingEndpoints", "endpoints for service/metrics-serving-cluster have no addresses")
-				w.Codes["/apis/custom.metrics.k8s.io/v1beta2"] = http.StatusServiceUnavailable
-				w.Unlisted = []string{"external.metrics.k8s.io/v1beta1"}
-			},
-			code: output.NotMet,
-		},
-		"names that differ in case alone": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				w.ServeOthers()
-				for version, names := range map[string][]string{"custom.metrics.k8s.io/v1beta1": {"pods/Hits", "pods/hits"}, "external.metrics.k8s.io/v1beta1": {"LAG", "Lag", "QueueDepth", "Other", "queuedepth"}} {
-					w.Others[version] = names
-				}
-			},
-		},
-		"other APIs are not registered": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				w.ServeOthers()
-				w.APIServices = w.APIServices[:4]
-				w.APIServices[3].DeletionTimestamp = ptr.To(metav1.NewTime(w.Now))
-			},
-			code: output.NotMet,
-		},
-		"other APIs of nobody's": {
-			// prometheus-adapter's, say: a backend neither wants nor keeps it.
-			change: func(_ *testing.T, w *plugincluster.World) {
-				service := plugincluster.APIServiceOf("custom.metrics.k8s.io", "v1beta1", "", nil)
-				plugincluster.SetAvailable(service, false, "MissingEndpoints", "endpoints for service/prometheus-adapter have no addresses")
-				w.APIServices = append(w.APIServices, *service)
-			},
-		},
-		"other APIs of a spec that is gone": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				w.ServeOthers()
-				w.Backends[0].Spec.CustomMetrics, w.Backends[0].Spec.ExternalMetrics = nil, nil
-				w.APIServices = w.APIServices[:3]
-				w.APIServices[2].Spec.Service = nil
-			},
-			code: output.NotMet,
-		},
-		"no backend for metrics.k8s.io": {
-			// Nobody serves it, and nobody said that somebody should.
-			change: func(_ *testing.T, w *plugincluster.World) {
-				withoutResourceMetrics(w)
-				w.APIServices = w.APIServices[2:]
-				w.Current, w.Group, w.Served, w.Autoscalers = nil, nil, nil, nil
-			},
-		},
-		"metrics-server beside a backend": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				beside := plugincluster.MetricsServer()
-				withoutResourceMetrics(w)
-				w.APIServices = append(beside.APIServices, w.APIServices[2:]...)
-				w.Current, w.Group, w.Served, w.Metrics = beside.Current, beside.Group, beside.Served, beside.Metrics
-			},
-		},
-		"versions of a spec without metrics.k8s.io": {
-			// The operator has not retired them.
-			change: func(_ *testing.T, w *plugincluster.World) { withoutResourceMetrics(w) },
-			code:   output.NotMet,
-		},
-		"series not there yet": {
-			change: func(_ *testing.T, w *plugincluster.World) {
-				w.Metrics = strings.ReplaceAll(w.Metrics, `aggregator_unavailable_apiservice{name="v1.metrics.k8s.io"} 0`+"\n", "")
-			},
-		},
+		"other APIs fail": {change: func(w *plugincluster.World) {
+			w.ServeOthers()
+			plugincluster.SetAvailable(&w.APIServices[2], false, "MissingEndpoints", "endpoints for service/metrics-serving-cluster have no addresses")
+			w.Codes["/apis/custom.metrics.k8s.io/v1beta2"] = http.StatusServiceUnavailable
+			w.Unlisted = []string{"external.metrics.k8s.io/v1beta1"}
+		}},
+		"names that differ in case alone": {change: func(w *plugincluster.World) {
+			w.ServeOthers()
+			for version, names := range map[string][]string{"custom.metrics.k8s.io/v1beta1": {"pods/Hits", "pods/hits"}, "external.metrics.k8s.io/v1beta1": {"LAG", "Lag", "QueueDepth", "Other", "queuedepth"}} {
+				w.Others[version] = names
+			}
+		}},
+		"other APIs are not registered": {change: func(w *plugincluster.World) {
+			w.ServeOthers()
+			w.APIServices = w.APIServices[:4]
+			w.APIServices[3].DeletionTimestamp = ptr.To(metav1.NewTime(w.Now))
+		}},
+		// prometheus-adapter's, say: a backend neither wants nor keeps it.
+		"other APIs of nobody's": {change: func(w *plugincluster.World) {
+			service := plugincluster.APIServiceOf("custom.metrics.k8s.io", "v1beta1", "", nil)
+			plugincluster.SetAvailable(service, false, "MissingEndpoints", "endpoints for service/prometheus-adapter have no addresses")
+			w.APIServices = append(w.APIServices, *service)
+		}},
+		"other APIs of a spec that is gone": {change: func(w *plugincluster.World) {
+			w.ServeOthers()
+			w.Backends[0].Spec.CustomMetrics, w.Backends[0].Spec.ExternalMetrics = nil, nil
+			w.APIServices = w.APIServices[:3]
+			w.APIServices[2].Spec.Service = nil
+		}},
+		// Nobody serves it, and nobody said that somebody should.
+		"no backend for metrics.k8s.io": {change: func(w *plugincluster.World) {
+			withoutResourceMetrics(w)
+			w.APIServices = w.APIServices[2:]
+			w.Current, w.Group, w.Served, w.Autoscalers = nil, nil, nil, nil
+		}},
+		"metrics-server beside a backend": {change: func(w *plugincluster.World) {
+			beside := plugincluster.MetricsServer()
+			withoutResourceMetrics(w)
+			w.APIServices = append(beside.APIServices, w.APIServices[2:]...)
+			w.Current, w.Group, w.Served, w.Metrics = beside.Current, beside.Group, beside.Served, beside.Metrics
+		}},
+		// The operator has not retired them.
+		"versions of a spec without metrics.k8s.io": {change: func(w *plugincluster.World) { withoutResourceMetrics(w) }},
+		"series not there yet": {change: func(w *plugincluster.World) {
+			w.Metrics = strings.ReplaceAll(w.Metrics, `aggregator_unavailable_apiservice{name="v1.metrics.k8s.io"} 0`+"\n", "")
+		}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			world := plugincluster.Healthy(plugincluster.Authority(t, plugincluster.Now.Add(10*years)))
-			tc.change(t, world)
+			tc.change(world)
 			c := plugincluster.Start(t, world)
 			if tc.timeout > 0 {
 				c.Connection.Timeout = tc.timeout
 			}
 			got, code := verifyText(t, c, tc.options)
-			plugincluster.Golden(t, "lines/"+strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(name)+".txt", notPassed(got))
-			if code != tc.code {
-				t.Errorf("exit code %d, want %d", code, tc.code)
-			}
+			plugincluster.Golden(t, "lines/"+strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(name)+".txt", fmt.Sprintf("%sexit code %d\n", notPassed(got), code))
 		})
 	}
 }
