@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"testing"
@@ -26,136 +27,88 @@ import (
 
 // What a single look says, for each state on the way.
 func TestLookOnce(t *testing.T) {
+	const apiServices, backends = "/apis/apiregistration.k8s.io/v1/apiservices", "/apis/metricsbackend.io/v1alpha1/metricsbackends"
+	fail := func(path string, code int) func(*plugincluster.World) {
+		return func(w *plugincluster.World) { w.Codes[path] = code }
+	}
 	cases := map[string]struct {
 		goal   string
 		change func(w *plugincluster.World)
-		want   string
-		code   int
+		// waits is what the goal waits for until the time is up; else want is all that is printed.
+		waits, want string
+		code        int
 	}{
 		"ready": {goal: "ready", want: "metricsbackend/cluster has Ready=True\n"},
-		"not ready": {
-			goal: "ready", code: output.NotMet,
-			change: func(w *plugincluster.World) {
-				w.Condition(v1alpha1.ConditionReady, metav1.ConditionUnknown, "Progressing", "1 of 2 pods is up to date")
-			},
-			want: "waiting for Ready=True: it is Unknown, Progressing: 1 of 2 pods is up to date\nerror: Ready=True not reached within 0s\n",
-		},
-		"an old look of the operator": {
-			goal: "condition=Available", code: output.NotMet,
-			change: func(w *plugincluster.World) { w.Backends[0].Generation++ },
-			want:   "waiting for Available=True: the operator has not looked at generation 4 of the spec yet\nerror: Available=True not reached within 0s\n",
-		},
-		"an old condition": {
-			goal: "condition=Available", code: output.NotMet,
-			change: func(w *plugincluster.World) {
-				w.Backends[0].Generation, w.Backends[0].Status.ObservedGeneration = 4, 4
-			},
-			want: "waiting for Available=True: the operator has not looked at generation 4 of the spec yet\nerror: Available=True not reached within 0s\n",
-		},
-		"no such condition": {
-			goal: "condition=Stalled", code: output.NotMet,
-			want: "waiting for Stalled=True: there is no such condition yet\nerror: Stalled=True not reached within 0s\n",
-		},
+		"not ready": {goal: "ready", waits: "it is Unknown, Progressing: 1 of 2 pods is up to date", change: func(w *plugincluster.World) {
+			w.Condition(v1alpha1.ConditionReady, metav1.ConditionUnknown, "Progressing", "1 of 2 pods is up to date")
+		}},
+		"an old look of the operator": {goal: "condition=Available", waits: "the operator has not looked at generation 4 of the spec yet", change: func(w *plugincluster.World) {
+			w.Backends[0].Generation++
+		}},
+		"an old condition": {goal: "condition=Available", waits: "the operator has not looked at generation 4 of the spec yet", change: func(w *plugincluster.World) {
+			w.Backends[0].Generation, w.Backends[0].Status.ObservedGeneration = 4, 4
+		}},
+		"no such condition":     {goal: "condition=Stalled", waits: "there is no such condition yet"},
 		"not stalled":           {goal: "condition=Stalled=False", want: "metricsbackend/cluster has Stalled=False\n"},
 		"versions":              {goal: "versions=v1,v1beta1", want: "metrics.k8s.io: v1, v1beta1, and no other version, available and in discovery\n"},
 		"none of another group": {goal: "versions=none.custom.metrics.k8s.io", want: "custom.metrics.k8s.io is gone, from discovery too\n"},
-		"one of another group": {
-			goal: "versions=v1beta1.external.metrics.k8s.io", code: output.NotMet,
-			want: "waiting for external.metrics.k8s.io with v1beta1: v1beta1.external.metrics.k8s.io is not registered\nerror: external.metrics.k8s.io with v1beta1 not reached within 0s\n",
-		},
+		"one of another group":  {goal: "versions=v1beta1.external.metrics.k8s.io", waits: "v1beta1.external.metrics.k8s.io is not registered"},
 		"one too many": {
-			goal: "versions=v1beta1", code: output.NotMet,
+			goal: "versions=v1beta1", waits: "v1.metrics.k8s.io is registered and points to metrics-backend-system/metrics-serving-cluster:443; metricsbackend/cluster: kube-apiservers still list v1",
 			change: func(w *plugincluster.World) {
 				w.Condition(v1alpha1.ConditionReady, metav1.ConditionUnknown, "Progressing", "kube-apiservers still list v1")
 			},
-			want: "waiting for metrics.k8s.io with v1beta1: v1.metrics.k8s.io is registered and points to metrics-backend-system/metrics-serving-cluster:443; metricsbackend/cluster: kube-apiservers still list v1\n" +
-				"error: metrics.k8s.io with v1beta1 not reached within 0s\n",
 		},
-		"deleted, still in discovery": {
-			goal: "versions=v1beta1", code: output.NotMet,
-			change: func(w *plugincluster.World) { w.APIServices = w.APIServices[1:] },
-			want:   "waiting for metrics.k8s.io with v1beta1: v1.metrics.k8s.io is deleted, and still in discovery\nerror: metrics.k8s.io with v1beta1 not reached within 0s\n",
-		},
-		"one too few": {
-			goal: "versions=v1,v1beta1", code: output.NotMet,
-			change: func(w *plugincluster.World) { w.Unregister("v1") },
-			want:   "waiting for metrics.k8s.io with v1, v1beta1: v1.metrics.k8s.io is not registered\nerror: metrics.k8s.io with v1, v1beta1 not reached within 0s\n",
-		},
-		"not available": {
-			goal: "versions=v1,v1beta1", code: output.NotMet,
-			change: func(w *plugincluster.World) {
-				plugincluster.SetAvailable(&w.APIServices[0], false, "MissingEndpoints", "no addresses")
-			},
-			want: "waiting for metrics.k8s.io with v1, v1beta1: v1.metrics.k8s.io is not available, MissingEndpoints: no addresses\nerror: metrics.k8s.io with v1, v1beta1 not reached within 0s\n",
-		},
+		"deleted, still in discovery": {goal: "versions=v1beta1", waits: "v1.metrics.k8s.io is deleted, and still in discovery", change: func(w *plugincluster.World) {
+			w.APIServices = w.APIServices[1:]
+		}},
+		"one too few": {goal: "versions=v1,v1beta1", waits: "v1.metrics.k8s.io is not registered", change: func(w *plugincluster.World) { w.Unregister("v1") }},
+		"not available": {goal: "versions=v1,v1beta1", waits: "v1.metrics.k8s.io is not available, MissingEndpoints: no addresses", change: func(w *plugincluster.World) {
+			plugincluster.SetAvailable(&w.APIServices[0], false, "MissingEndpoints", "no addresses")
+		}},
 		"not in discovery": {
-			goal: "versions=v1,v1beta1", code: output.NotMet,
+			goal: "versions=v1,v1beta1", waits: "v1.metrics.k8s.io is available, and not in discovery yet, where it is listed as stale",
 			change: func(w *plugincluster.World) { w.Current, w.Stale = []string{"v1beta1"}, []string{"v1"} },
-			want:   "waiting for metrics.k8s.io with v1, v1beta1: v1.metrics.k8s.io is available, and not in discovery yet, where it is listed as stale\nerror: metrics.k8s.io with v1, v1beta1 not reached within 0s\n",
 		},
 		"gone, and still stale in discovery": {
-			goal: "versions=none", code: output.NotMet,
+			goal: "versions=none", waits: "v1.metrics.k8s.io is deleted, and still in discovery, where it is listed as stale",
 			change: func(w *plugincluster.World) {
 				w.Unregister("v1")
 				w.Unregister("v1beta1")
 				w.Stale = []string{"v1"}
 			},
-			want: "waiting for metrics.k8s.io with no version: v1.metrics.k8s.io is deleted, and still in discovery, where it is listed as stale\nerror: metrics.k8s.io with no version not reached within 0s\n",
 		},
 		"of metrics-server": {
-			goal:   "versions=v1beta1",
+			goal: "versions=v1beta1", want: "metrics.k8s.io: v1beta1, and no other version, available and in discovery\n",
 			change: func(w *plugincluster.World) { *w = *plugincluster.MetricsServer() },
-			want:   "metrics.k8s.io: v1beta1, and no other version, available and in discovery\n",
 		},
-		"none": {
-			goal: "versions=none",
-			change: func(w *plugincluster.World) {
-				*w = *plugincluster.MetricsServer()
-				w.Unregister("v1beta1")
-			},
-			want: "metrics.k8s.io is gone, from discovery too\n",
-		},
+		"none": {goal: "versions=none", want: "metrics.k8s.io is gone, from discovery too\n", change: func(w *plugincluster.World) {
+			*w = *plugincluster.MetricsServer()
+			w.Unregister("v1beta1")
+		}},
 		"no right": {
-			goal: "versions=v1", code: output.NotRun,
-			change: func(w *plugincluster.World) {
-				w.Codes["/apis/apiregistration.k8s.io/v1/apiservices"] = http.StatusForbidden
-			},
+			goal: "versions=v1", code: output.NotRun, change: fail(apiServices, http.StatusForbidden),
 			want: `error: list APIServices: forbidden: User "bob" cannot get path "/apis/apiregistration.k8s.io/v1/apiservices" (you need the permission to list apiservices.apiregistration.k8s.io)` + "\n",
 		},
 		"no right to the backend": {
-			goal: "ready", code: output.NotRun,
-			change: func(w *plugincluster.World) {
-				w.Codes["/apis/metricsbackend.io/v1alpha1/metricsbackends/cluster"] = http.StatusForbidden
-			},
+			goal: "ready", code: output.NotRun, change: fail(backends+"/cluster", http.StatusForbidden),
 			want: `error: get MetricsBackend cluster: forbidden: User "bob" cannot get path "/apis/metricsbackend.io/v1alpha1/metricsbackends/cluster"` + "\n",
 		},
 		"versions without the right to backends": {
-			goal: "versions=v1,v1beta1",
-			change: func(w *plugincluster.World) {
-				w.Codes["/apis/metricsbackend.io/v1alpha1/metricsbackends"] = http.StatusForbidden
-			},
+			goal: "versions=v1,v1beta1", change: fail(backends, http.StatusForbidden),
 			want: "metrics.k8s.io: v1, v1beta1, and no other version, available and in discovery\n",
 		},
 		"kube-apiserver restarts before the first list": {
-			goal: "versions=v1", code: output.NotMet,
-			change: func(w *plugincluster.World) {
-				w.Codes["/apis/metricsbackend.io/v1alpha1/metricsbackends"] = http.StatusServiceUnavailable
-			},
-			want: "waiting for metrics.k8s.io with v1: list MetricsBackends: the server is currently unable to handle the request\n" +
-				"error: metrics.k8s.io with v1 not reached within 0s\n",
+			goal: "versions=v1", change: fail(backends, http.StatusServiceUnavailable),
+			waits: "list MetricsBackends: the server is currently unable to handle the request",
 		},
 		"kube-apiserver restarts": {
-			goal: "versions=v1", code: output.NotMet,
-			change: func(w *plugincluster.World) {
-				w.Codes["/apis/apiregistration.k8s.io/v1/apiservices"] = http.StatusServiceUnavailable
-			},
-			want: "waiting for metrics.k8s.io with v1: list APIServices: the server is currently unable to handle the request\n" +
-				"error: metrics.k8s.io with v1 not reached within 0s\n",
+			goal: "versions=v1", change: fail(apiServices, http.StatusServiceUnavailable),
+			waits: "list APIServices: the server is currently unable to handle the request",
 		},
 		"the backend goes": {
-			goal: "ready", code: output.NotMet,
-			change: func(w *plugincluster.World) { w.Backends = nil },
-			want:   `error: MetricsBackend "cluster" was deleted meanwhile` + "\n",
+			goal: "ready", code: output.NotMet, change: func(w *plugincluster.World) { w.Backends = nil },
+			want: `error: MetricsBackend "cluster" was deleted meanwhile` + "\n",
 		},
 	}
 	for name, tc := range cases {
@@ -165,6 +118,10 @@ func TestLookOnce(t *testing.T) {
 				tc.change(world)
 			}
 			w, out := waiting(t, plugincluster.Start(t, world), tc.goal)
+			if tc.waits != "" {
+				tc.code = output.NotMet
+				tc.want = fmt.Sprintf("waiting for %s: %s\nerror: %s not reached within 0s\n", w.goal, tc.waits, w.goal)
+			}
 			// Its time is up after the first look.
 			w.clock = clocktesting.NewFakeClock(plugincluster.Now)
 			err := w.run(t.Context())
