@@ -9,6 +9,7 @@ package querytemplate
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -73,11 +74,8 @@ func Parse(name, text string) (*Template, error) {
 		return nil, trim(err, name)
 	}
 	for _, each := range tmpl.Templates() {
-		if each.Tree == nil || each.Root == nil {
-			continue
-		}
-		if err := addSteps(each.Root); err != nil {
-			return nil, err
+		if each.Tree != nil && each.Root != nil {
+			addSteps(each.Root)
 		}
 	}
 	t.tmpl = tmpl
@@ -85,39 +83,31 @@ func Parse(name, text string) (*Template, error) {
 }
 
 // addSteps inserts a step, with its cost, at the start of each template and loop body.
-func addSteps(list *parse.ListNode) error {
+func addSteps(list *parse.ListNode) {
 	cost := len(list.String()) + stepWork
-	if err := addStepsBelow(list); err != nil {
-		return err
-	}
-	const name = "step"
-	trees, err := parse.Parse(name, "<<"+stepFunction+" "+strconv.Itoa(cost)+">>", "<<", ">>", map[string]any{stepFunction: true})
-	if err != nil {
-		return fmt.Errorf("counting its steps: %w", err)
-	}
-	list.Nodes = append([]parse.Node{trees[name].Root.Nodes[0]}, list.Nodes...)
-	return nil
+	addStepsBelow(list)
+	call := "<<" + stepFunction + " " + strconv.Itoa(cost) + ">>"
+	step := template.Must(template.New("step").Delims("<<", ">>").Funcs(template.FuncMap{stepFunction: fmt.Sprint}).Parse(call))
+	list.Nodes = slices.Insert(list.Nodes, 0, step.Root.Nodes[0])
 }
 
-func addStepsBelow(list *parse.ListNode) error {
+func addStepsBelow(list *parse.ListNode) {
 	if list == nil {
-		return nil
+		return
 	}
 	for _, n := range list.Nodes {
-		var err error
 		switch n := n.(type) {
 		case *parse.RangeNode:
-			err = errors.Join(addSteps(n.List), addStepsBelow(n.ElseList))
+			addSteps(n.List)
+			addStepsBelow(n.ElseList)
 		case *parse.IfNode:
-			err = errors.Join(addStepsBelow(n.List), addStepsBelow(n.ElseList))
+			addStepsBelow(n.List)
+			addStepsBelow(n.ElseList)
 		case *parse.WithNode:
-			err = errors.Join(addStepsBelow(n.List), addStepsBelow(n.ElseList))
-		}
-		if err != nil {
-			return err
+			addStepsBelow(n.List)
+			addStepsBelow(n.ElseList)
 		}
 	}
-	return nil
 }
 
 // Execute returns the output for data, a Query or a Label. Empty output is an error.
