@@ -5,7 +5,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"runtime/debug"
 
@@ -16,12 +15,7 @@ import (
 
 func main() {
 	lowerGCPercent(os.Getenv)
-	cmd, err := server.NewCommand()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "Error:", err)
-		os.Exit(1)
-	}
-	os.Exit(cli.Run(cmd))
+	os.Exit(cli.Run(server.NewCommand()))
 }
 
 // gcPercent is the default of GOGC. With Go's own, 100, serving keeps as much garbage as memory

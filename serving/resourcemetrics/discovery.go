@@ -12,6 +12,7 @@ import (
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/endpoints"
 	"k8s.io/apiserver/pkg/endpoints/discovery"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
@@ -50,13 +51,7 @@ func InstallAPI(server *genericapiserver.GenericAPIServer, store *samplestore.St
 	if len(g.versions) == 0 {
 		return g, nil
 	}
-	var err error
-	if g.with, err = describeResources("get", "list", "watch"); err != nil {
-		return nil, err
-	}
-	if g.without, err = describeResources("get", "list"); err != nil {
-		return nil, err
-	}
+	g.with, g.without = describeResources("get", "list", "watch"), describeResources("get", "list")
 	if err := server.InstallAPIGroup(&info); err != nil {
 		return nil, fmt.Errorf("install %s: %w", metrics.GroupName, err)
 	}
@@ -120,7 +115,7 @@ func (g *Group) advertise(watch bool) {
 }
 
 // describeResources returns what discovery tells of resources that have these verbs.
-func describeResources(verbs ...string) (described, error) {
+func describeResources(verbs ...string) described {
 	resources := make([]metav1.APIResource, 0, 2)
 	for _, k := range []*kind{nodes, pods} {
 		resources = append(resources, metav1.APIResource{
@@ -128,8 +123,6 @@ func describeResources(verbs ...string) (described, error) {
 		})
 	}
 	converted, err := endpoints.ConvertGroupVersionIntoToDiscovery(resources)
-	if err != nil {
-		return described{}, fmt.Errorf("describe %s in discovery: %w", metrics.GroupName, err)
-	}
-	return described{resources: resources, aggregated: converted}, nil
+	utilruntime.Must(err)
+	return described{resources: resources, aggregated: converted}
 }

@@ -105,11 +105,7 @@ func encodeContinue(last samplestore.Key, version int64) string {
 	if last.Namespace != "" {
 		path = "/" + last.Namespace + path
 	}
-	token, err := apistorage.EncodeContinue(path, "/", version)
-	if err != nil {
-		// Only a path without the prefix is an error.
-		return ""
-	}
+	token, _ := apistorage.EncodeContinue(path, "/", version) // only a path without the prefix is an error
 	return token
 }
 

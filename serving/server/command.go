@@ -22,13 +22,7 @@ import (
 )
 
 // NewCommand returns the command of the serving component.
-func NewCommand() (*cobra.Command, error) {
-	o, err := NewOptions()
-	if err != nil {
-		return nil, err
-	}
-	return newCommand(o), nil
-}
+func NewCommand() *cobra.Command { return newCommand(NewOptions()) }
 
 func newCommand(o *Options) *cobra.Command {
 	cmd := &cobra.Command{

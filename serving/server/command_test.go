@@ -13,10 +13,7 @@ import (
 // sets decides which of them gets the value.
 func TestLogFlags(t *testing.T) {
 	for range 20 {
-		o, err := NewOptions()
-		if err != nil {
-			t.Fatalf("new options: %v", err)
-		}
+		o := NewOptions()
 		if err := newCommand(o).ParseFlags([]string{"-v=4", "--logging-format=json"}); err != nil {
 			t.Fatalf("parse: %v", err)
 		}
@@ -27,10 +24,7 @@ func TestLogFlags(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	cmd, err := NewCommand()
-	if err != nil {
-		t.Fatalf("new command: %v", err)
-	}
+	cmd := NewCommand()
 	var out bytes.Buffer
 	cmd.SetOut(&out)
 	cmd.SetArgs([]string{"--help"})

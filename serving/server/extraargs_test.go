@@ -32,11 +32,7 @@ func TestExtraArgs(t *testing.T) {
 	if diff := cmp.Diff(allowed, flagsBetween("Allowed are flags of", "Others are rejected")); diff != "" {
 		t.Errorf("flags (-rule +description):\n%s", diff)
 	}
-	options, err := NewOptions()
-	if err != nil {
-		t.Fatal(err)
-	}
-	flags := options.Flags()
+	flags := NewOptions().Flags()
 	for _, name := range allowed {
 		if !slices.ContainsFunc(flags.Order, func(set string) bool { return flags.FlagSets[set].Lookup(name[2:]) != nil }) {
 			t.Errorf("serving has no flag %s", name)

@@ -70,13 +70,9 @@ type Options struct {
 	registry basecompatibility.ComponentGlobalsRegistry
 }
 
-// NewOptions returns the defaults. It fails only if the feature gates of the libraries and
-// of this package conflict.
-func NewOptions() (*Options, error) {
-	registry, err := componentGlobals()
-	if err != nil {
-		return nil, err
-	}
+// NewOptions returns the defaults.
+func NewOptions() *Options {
+	registry := componentGlobals()
 	secure := genericoptions.NewSecureServingOptions()
 	// The operator sets the port. Without it, serving may run on a node, whose kubelet
 	// has 10250.
@@ -113,7 +109,7 @@ func NewOptions() (*Options, error) {
 		PodIP:          os.Getenv(podIPEnv),
 		ScrapeAccount:  os.Getenv(v1alpha1.ScrapeAccountVariable),
 		registry:       registry,
-	}, nil
+	}
 }
 
 // Flags returns the flags, grouped for --help.

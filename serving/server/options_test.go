@@ -38,10 +38,7 @@ func allFlags(o *Options) *pflag.FlagSet {
 
 func parsedOptions(t *testing.T, args ...string) *Options {
 	t.Helper()
-	o, err := NewOptions()
-	if err != nil {
-		t.Fatalf("new options: %v", err)
-	}
+	o := NewOptions()
 	if err := allFlags(o).Parse(args); err != nil {
 		t.Fatalf("parse %q: %v", args, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
@@ -78,20 +79,14 @@ func version() string {
 // componentGlobals returns the registry of feature gates, at the Kubernetes version of the
 // libraries. Upstream's default registry uses the version of the binary: a release 0.1 would
 // run without any feature that was introduced after Kubernetes 0.1.
-var componentGlobals = sync.OnceValues(func() (basecompatibility.ComponentGlobalsRegistry, error) {
+var componentGlobals = sync.OnceValue(func() basecompatibility.ComponentGlobalsRegistry {
 	registry := basecompatibility.NewComponentGlobalsRegistry()
 	kube := baseversion.DefaultKubeBinaryVersion
 	version := basecompatibility.NewEffectiveVersionFromString(kube, kube, "")
-	if err := registry.Register(basecompatibility.DefaultKubeComponent, version, utilfeature.DefaultMutableFeatureGate); err != nil {
-		return nil, fmt.Errorf("register feature gates at Kubernetes %s: %w", kube, err)
-	}
-	if err := logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate); err != nil {
-		return nil, fmt.Errorf("add the feature gates of logging: %w", err)
-	}
+	utilruntime.Must(registry.Register(basecompatibility.DefaultKubeComponent, version, utilfeature.DefaultMutableFeatureGate))
+	utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate))
 	// Compression is per connection: an event that is encoded once for all watchers would be compressed for each of them.
 	// --feature-gates overrides this default, which differs from upstream's.
-	if err := utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.WatchListCompression, false); err != nil {
-		return nil, fmt.Errorf("change the default of feature gate %s: %w", features.WatchListCompression, err)
-	}
-	return registry, nil
+	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.WatchListCompression, false))
+	return registry
 })

@@ -25,10 +25,7 @@ func Confine(e parser.Expr, label, value string) (string, error) {
 	if value == "" {
 		return "", errors.New("confining a query to an empty value")
 	}
-	enforced, err := promlabels.NewMatcher(promlabels.MatchEqual, label, value)
-	if err != nil {
-		return "", fmt.Errorf("confining a query: %w", err)
-	}
+	enforced := promlabels.MustNewMatcher(promlabels.MatchEqual, label, value)
 	if err := walk(e, func(n parser.Node) error {
 		switch n := n.(type) {
 		case *parser.Call:
