@@ -267,6 +267,11 @@ type APIServiceStatus struct {
 	// +optional
 	// +listType=atomic
 	Differences []string `json:"differences,omitempty"`
+	// Who applies someone else's APIService, or one that was taken over, as its labels, annotations
+	// and field managers tell: a Helm release, an object of Flux, an Argo CD Application, an add-on
+	// manager. Its next change takes the APIService back.
+	// +optional
+	AppliedBy string `json:"appliedBy,omitempty"`
 }
 
 // ServingStatus is the observed state of the serving Deployment.

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -66,8 +67,8 @@ const (
 	// settleTime is how long the cache may be behind an apply, and the pause after the first
 	// correction of a change by others. It doubles with each further one, up to maxPause.
 	settleTime     = time.Minute
-	maxPause       = time.Hour
-	maxCorrections = 7
+	maxPause       = 5 * time.Minute
+	maxCorrections = 4
 )
 
 // Applied identifies an object that matches its desired state.
@@ -121,7 +122,8 @@ func (a *Applier) Apply(ctx context.Context, backend string, desired manifests.O
 			return Applied{}, err
 		}
 	}
-	corrections, before, changedBy := 0, "", ""
+	corrections, changedBy := 0, ""
+	var known []string // resourceVersions, none of which the answer has if it changed what others wrote
 	if found != nil {
 		a.mu.Lock()
 		last := a.applied[id]
@@ -134,7 +136,8 @@ func (a *Applier) Apply(ctx context.Context, backend string, desired manifests.O
 			if last.isCurrent(found, desired, since) || last.corrections > 0 && since < pause {
 				return last.applied, nil
 			}
-			if corrections, before = last.corrections, found.GetResourceVersion(); corrections > 0 {
+			known = []string{last.resourceVersion, found.GetResourceVersion()}
+			if corrections = last.corrections; corrections > 0 {
 				changedBy = a.changedBy(ctx, id)
 			}
 		}
@@ -154,7 +157,7 @@ func (a *Applier) Apply(ctx context.Context, backend string, desired manifests.O
 		return Applied{}, fmt.Errorf("read the answer for %s %s: %w", id.Kind, Path(id.ObjectKey), err)
 	}
 	now.desired, now.at, now.applied.ChangedBy = sum, a.clock.Now(), changedBy
-	if id.Kind != "APIService" && before != "" && now.resourceVersion != before {
+	if id.Kind != "APIService" && len(known) > 0 && !slices.Contains(known, now.resourceVersion) {
 		now.corrections = min(corrections+1, maxCorrections)
 	}
 	a.mu.Lock()

@@ -261,7 +261,6 @@ func TestRules(t *testing.T) {
 		{"namespaced, with sources", "", "serviceaccounts/token", "", "metrics-serving-b-scrape", "create"},
 		{"namespaced, with sources", "", "secrets", "", "mimir,mimir-ca,mimir-client", "list,watch"},
 		{"prober", "", "", "/apis,/apis/*,/sources,/consumers,/declared", "", "get"},
-		{"prober", "custom.metrics.k8s.io,external.metrics.k8s.io", "*", "", "", "get,list"},
 		{"prober", "metrics.k8s.io", "nodes,pods", "", "", "list"},
 		{"reader", "metrics.k8s.io", "pods,nodes", "", "", "get,list,watch"},
 		{"serving", "apiregistration.k8s.io", "apiservices", "", "", "list"},

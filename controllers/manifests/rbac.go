@@ -72,9 +72,9 @@ func ScrapeClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
 		WithRules(rule([]string{""}, []string{"nodes/metrics"}, []string{"get"}))
 }
 
-// ProberClusterRole returns the rights of the operator's probes of serving pods.
+// ProberClusterRole returns the rights of the operator's probes of serving pods, which see their token.
 func ProberClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
-	return rbacv1ac.ClusterRole(s.ProberName()).
+	role := rbacv1ac.ClusterRole(s.ProberName()).
 		WithLabels(s.SharedLabels()).
 		WithRules(
 			rbacv1ac.PolicyRule().
@@ -82,9 +82,15 @@ func ProberClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
 				WithVerbs("get"),
 			// Each version is probed with a request: discovery also lists broken versions. The rest is
 			// compared with another implementation before that is replaced.
-			rule([]string{"metrics.k8s.io"}, []string{"nodes", "pods"}, []string{"list"}),
-			rule([]string{"custom.metrics.k8s.io", "external.metrics.k8s.io"}, []string{"*"}, []string{"get", "list"}),
+			rule([]string{ResourceMetricsGroup}, []string{"nodes", "pods"}, []string{"list"}),
 		)
+	if s.CustomMetrics {
+		role.WithRules(rule([]string{CustomMetricsGroup}, []string{"*"}, []string{"get", "list"}))
+	}
+	if s.ExternalMetrics {
+		role.WithRules(rule([]string{ExternalMetricsGroup}, []string{"*"}, []string{"get", "list"}))
+	}
+	return role
 }
 
 func rule(groups, resources, verbs []string) *rbacv1ac.PolicyRuleApplyConfiguration {

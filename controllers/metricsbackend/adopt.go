@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -91,36 +90,43 @@ func (r *Reconciler) updateAdoption(ctx context.Context, s *reconcileState, live
 func (r *Reconciler) addAuthority(ctx context.Context, s *reconcileState, v *lifecycle.Version) error {
 	theirs, _ := lifecycle.CutAuthority(v.Live.Spec.CABundle, "")
 	klog.FromContext(ctx).Info("Adding our authority to the caBundle of an APIService of someone else", "apiService", v.Name())
-	if err := r.setCABundle(ctx, v.Live, lifecycle.WithAuthority(theirs, v.Identity.Target.CABundle, s.backend.Name, s.now)); err != nil {
+	changed, err := r.setCABundle(ctx, v.Live, lifecycle.WithAuthority(theirs, v.Identity.Target.CABundle, s.backend.Name, s.now))
+	if err != nil {
 		return err
 	}
 	s.contest(v.Name()).AuthorityAdded = true
-	s.requeueNow()
+	v.Live = changed
 	return nil
 }
 
 // withdrawAuthorities takes our authority out of the caBundle of APIServices that are not to be taken over any more.
 func (r *Reconciler) withdrawAuthorities(ctx context.Context, s *reconcileState) error {
 	for name, live := range s.others {
-		gv, _ := manifests.VersionOf(name)
 		theirs, added := lifecycle.CutAuthority(live.Spec.CABundle, s.backend.Name)
-		if added.IsZero() || s.backend.DeletionTimestamp == nil && slices.Contains(s.versions.desired, gv) && !s.version(gv).IsRefused() {
+		if added.IsZero() {
 			continue
 		}
-		if err := r.setCABundle(ctx, live, theirs); err != nil {
+		gv, _ := manifests.VersionOf(name)
+		if s.backend.DeletionTimestamp == nil && s.version(gv).KeepsAuthority() {
+			continue
+		}
+		if c := s.history.contests[name]; c != nil {
+			c.AuthorityAdded = false
+		}
+		if _, err := r.setCABundle(ctx, live, theirs); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *Reconciler) setCABundle(ctx context.Context, live *apiregistrationv1.APIService, caBundle []byte) error {
+func (r *Reconciler) setCABundle(ctx context.Context, live *apiregistrationv1.APIService, caBundle []byte) (*apiregistrationv1.APIService, error) {
 	changed := live.DeepCopy()
 	changed.Spec.CABundle = caBundle
 	if err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
-		return fmt.Errorf("change the caBundle of APIService %s: %w", live.Name, err)
+		return nil, fmt.Errorf("change the caBundle of APIService %s: %w", live.Name, err)
 	}
-	return nil
+	return changed, nil
 }
 
 // annotations returns those of an APIService with that record of its previous owner, which

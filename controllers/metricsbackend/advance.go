@@ -47,7 +47,7 @@ func (r *Reconciler) advance(ctx context.Context, s *reconcileState, v *lifecycl
 			}
 			continue
 		}
-		if err = r.act(ctx, s, v, d); err != nil || !v.Retires && d.Action != lifecycle.Apply {
+		if err = r.act(ctx, s, v, d); err != nil || !v.Retires && d.Action != lifecycle.Apply && d.Action != lifecycle.AddAuthority {
 			return d, err
 		}
 	}
@@ -165,7 +165,7 @@ func (s *reconcileState) recordDecision(v *lifecycle.Version, d lifecycle.Decisi
 		if !v.Contest.Paused(s.now) {
 			s.history.streaks.Reset(stateKey{state: adoptionFailing, name: v.Name()})
 		}
-		v.Contest.Stop(s.now)
+		v.StopContest()
 	}
 }
 

@@ -36,18 +36,22 @@ const (
 // compared is the last comparison of an APIService.
 type compared struct {
 	comparison.Result
-	at  time.Time
-	why string
+	at         time.Time
+	generation int64
+	why        string
 }
 
 // compare compares the implementation behind someone else's APIService with our pods, unless that was done before maxAge.
 func (r *Reconciler) compare(ctx context.Context, s *reconcileState, v *lifecycle.Version, maxAge time.Duration) {
 	last := s.history.comparisons[v.Name()]
-	if last.at.IsZero() || s.now.Sub(last.at) >= maxAge {
+	if len(last.Lost) > 0 {
+		maxAge = compareRefused // a new generation is compared at once
+	}
+	if last.at.IsZero() || last.generation != s.backend.Generation || s.now.Sub(last.at) >= maxAge {
 		ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 		defer cancel()
 		result, err := r.differences(ctx, s, v)
-		if last = (compared{Result: result, at: s.now}); err != nil {
+		if last = (compared{Result: result, at: s.now, generation: s.backend.Generation}); err != nil {
 			klog.FromContext(ctx).Info("Cannot compare an APIService of someone else with our pods", "apiService", v.Name(), "err", err)
 			last.why = stableErrorMessage(err)
 		}
@@ -87,12 +91,12 @@ func (r *Reconciler) differences(ctx context.Context, s *reconcileState, v *life
 // metricsOfAutoscalers returns the metrics that autoscalers of the cluster read from a version.
 func (r *Reconciler) metricsOfAutoscalers(ctx context.Context, v *lifecycle.Version) ([]comparison.Metric, error) {
 	var all []autoscalingv2.HorizontalPodAutoscaler
-	var page autoscalingv2.HorizontalPodAutoscalerList
-	for begin := true; begin || page.Continue != ""; begin = false {
-		if err := r.APIReader.List(ctx, &page, client.Limit(autoscalersPage), client.Continue(page.Continue)); err != nil {
+	for next, more := "", true; more; more = next != "" {
+		var page autoscalingv2.HorizontalPodAutoscalerList
+		if err := r.APIReader.List(ctx, &page, client.Limit(autoscalersPage), client.Continue(next)); err != nil {
 			return nil, fmt.Errorf("list HorizontalPodAutoscalers: %w", err)
 		}
-		all = append(all, page.Items...)
+		all, next = append(all, page.Items...), page.Continue
 	}
-	return comparison.MetricsOf(v.GV, all, r.Client.RESTMapper()), nil
+	return comparison.MetricsOf(v.GV, all, r.Client.RESTMapper())
 }

@@ -41,11 +41,8 @@ func (r *Reconciler) keepForConsumers(ctx context.Context, s *reconcileState, v 
 		s.removalForced(gv):
 		return false, nil
 	}
-	if r.servedByPrevious(ctx, s, v) {
-		return false, nil
-	}
 	asked := s.consumersAsked()
-	if asked && len(reports.ActiveConsumers(s.storedStatus.Consumers, gv, s.now)) == 0 {
+	if asked && len(reports.ActiveConsumers(s.storedStatus.Consumers, gv, s.now)) == 0 || r.servedByPrevious(ctx, s, v) {
 		return false, nil
 	}
 	claimed, err := r.claimedByOther(ctx, s, gv)

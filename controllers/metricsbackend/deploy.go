@@ -59,7 +59,7 @@ func (r *Reconciler) deploy(ctx context.Context, s *reconcileState) error {
 		// The Deployment is the last one.
 		s.rollout.appliedGeneration = applied.Generation
 		if applied.ChangedBy != "" {
-			s.rollout.changed = fmt.Sprintf("; field manager %q keeps changing %s %s, which is corrected less and less often: what of it can be set is in spec.serving",
+			s.rollout.changed = fmt.Sprintf("; field manager %q keeps changing %s %s, which is corrected only every few minutes: stop that",
 				applied.ChangedBy, *object.GetKind(), inventory.Path(client.ObjectKey{Namespace: ptr.Deref(object.GetNamespace(), ""), Name: *object.GetName()}))
 		}
 	}

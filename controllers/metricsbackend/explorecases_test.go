@@ -6,6 +6,7 @@ package metricsbackend
 import (
 	"errors"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -451,7 +452,9 @@ func refusals() map[string]change {
 		},
 		"another manager keeps its caBundle before a takeover": {stays: []schema.GroupVersion{v1beta1},
 			prepare: waitingCluster, change: policy(v1alpha1.AdoptionAlways), meanwhile: writesTheirCA,
-			done: func(fc *fakeCluster) bool { return fc.isStalledBy(v1alpha1.ReasonContested) && fc.isTheirs(v1beta1) },
+			done: func(fc *fakeCluster) bool {
+				return fc.isStalledBy(v1alpha1.ReasonContested) && fc.isTheirs(v1beta1) && strings.Contains(fc.condition(v1alpha1.ConditionStalled).Message, lifecycle.AuthorityRemoved)
+			},
 		},
 		"another manager writes its caBundle after a takeover": {stays: []schema.GroupVersion{v1beta1},
 			prepare: adoptedCluster, change: func(fc *fakeCluster) { fc.certs.untrusted, fc.other.checked = true, false }, meanwhile: writesTheirCA,

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -123,7 +124,9 @@ func (s *reconcileState) contest(name string) *lifecycle.Contest {
 	if c == nil || c.Generation != s.backend.Generation {
 		restarted := c == nil && s.wasContested()
 		c = &lifecycle.Contest{Generation: s.backend.Generation}
-		if restarted {
+		if restarted && s.isStoredMessage(lifecycle.AuthorityRemoved) {
+			c.AuthorityRemoved = s.now
+		} else if restarted {
 			c.Stop(s.now)
 		}
 		s.history.contests[name] = c
@@ -143,6 +146,12 @@ func (s *reconcileState) isContested(service *apiregistrationv1.APIService, caBu
 func (s *reconcileState) wasContested() bool {
 	stalled := meta.FindStatusCondition(s.storedStatus.Conditions, v1alpha1.ConditionStalled)
 	return stalled != nil && stalled.Reason == v1alpha1.ReasonContested && stalled.ObservedGeneration == s.backend.Generation
+}
+
+// isStoredMessage reports whether the message of the stored Stalled contains a text.
+func (s *reconcileState) isStoredMessage(part string) bool {
+	stalled := meta.FindStatusCondition(s.storedStatus.Conditions, v1alpha1.ConditionStalled)
+	return stalled != nil && strings.Contains(stalled.Message, part)
 }
 
 // deploys reports whether the operator deploys the implementation itself.

@@ -92,8 +92,8 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 	}
 	switch {
 	case d.Waits == "":
-		if v.IsRecorded() && lifecycle.AppliedBy(v.Live).Who != "" {
-			name += " (still applied by " + lifecycle.AppliedBy(v.Live).Who + ", see status.apiServices)"
+		if v.IsRecorded() && lifecycle.ManagedBy(v.Live).Who != "" {
+			name += " (still applied by " + lifecycle.ManagedBy(v.Live).Who + ", see status.apiServices)"
 		}
 		result.registered = append(result.registered, name)
 		return nil

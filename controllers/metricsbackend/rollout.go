@@ -88,14 +88,14 @@ func isObserved(d *appsv1.Deployment, applied int64) bool {
 
 // rolloutFinished reports whether every pod is available and of the newest revision.
 func rolloutFinished(d *appsv1.Deployment, applied int64) bool {
-	want := ptr.Deref(d.Spec.Replicas, 1)
+	want := max(1, ptr.Deref(d.Spec.Replicas, 1)) // none serves nobody
 	return isObserved(d, applied) &&
 		d.Status.UpdatedReplicas == want && d.Status.Replicas == want && d.Status.AvailableReplicas == want
 }
 
 // rolloutResult returns ServingReady by the Deployment and its pods; probe refines it.
 func rolloutResult(d *appsv1.Deployment, applied int64, all pods) conditionResult {
-	want := ptr.Deref(d.Spec.Replicas, 1)
+	want := max(1, ptr.Deref(d.Spec.Replicas, 1)) // none serves nobody
 	if rolloutFinished(d, applied) {
 		return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, fmt.Sprintf("%d of %d pods are up to date and ready", want, want)}
 	}

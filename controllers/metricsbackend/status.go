@@ -21,6 +21,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/installation"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 )
 
 const (
@@ -78,17 +79,17 @@ func (s *reconcileState) summarize(failed error) {
 	status.ObservedGeneration = s.backend.Generation
 	s.setUnreported()
 	if s.registered != nil {
+		if failed != nil {
+			// Of versions that were not reached, what is known stays, with its record.
+			for _, known := range s.storedStatus.APIServices {
+				if _, reached := s.apiServices[known.Name]; !reached {
+					s.apiServices[known.Name] = known
+				}
+			}
+		}
 		status.APIServices = s.sortedAPIServices()
 		for i := range status.APIServices {
-			service := &status.APIServices[i]
-			service.PreviousOwner = s.record(service.Name, s.registered[service.Name])
-			if found := s.history.comparisons[service.Name]; s.others[service.Name] != nil {
-				differences := slices.Concat(found.Lost, found.Changed)
-				if found.why != "" {
-					differences = []string{"cannot be compared: " + found.why}
-				}
-				service.Differences = differences[:min(len(differences), maxDifferences)]
-			}
+			s.describeAPIService(&status.APIServices[i])
 		}
 	}
 	s.describeServing()
@@ -142,6 +143,27 @@ func (s *reconcileState) summarize(failed error) {
 	if s.condition(v1alpha1.ConditionSourcesHealthy).Status != metav1.ConditionTrue || len(s.spec.Sources) > 0 {
 		// Sources are not watched.
 		s.requeueWithin(progressMax)
+	}
+}
+
+// describeAPIService adds to the state of a version what is known of the other implementation.
+func (s *reconcileState) describeAPIService(service *v1alpha1.APIServiceStatus) {
+	live, theirs := s.registered[service.Name], s.others[service.Name]
+	service.PreviousOwner = s.record(service.Name, live)
+	switch {
+	case theirs != nil:
+		found := s.history.comparisons[service.Name]
+		differences := slices.Concat(found.Lost, found.Changed)
+		switch {
+		case found.at.IsZero():
+			differences = []string{"not compared yet"}
+		case found.why != "":
+			differences = []string{"cannot be compared: " + found.why}
+		}
+		service.Differences = differences[:min(len(differences), maxDifferences)]
+		service.AppliedBy = lifecycle.ManagedBy(theirs).Who
+	case service.PreviousOwner != "" && live != nil:
+		service.AppliedBy = lifecycle.ManagedBy(live).Who
 	}
 }
 

@@ -47,7 +47,7 @@ func TestBeforeAdoption(t *testing.T) {
 		},
 		"a node is lost": {
 			change: theirs(func(s *v1alpha1.APIServiceStatus) { s.Differences = []string{"1 of 5 nodes, such as e"} }), code: output.OK,
-			want: []string{"warn", "do not answer what", "1 of 5 nodes, such as e"},
+			want: []string{"warn", "do not answer as", "1 of 5 nodes, such as e"},
 		},
 		"a metric of an autoscaler is lost": {
 			change: external(func(s *v1alpha1.APIServiceStatus) {

@@ -51,15 +51,17 @@ func takeover(backend *v1alpha1.MetricsBackend, group string, r *aggregation.Reg
 		return fail(subject, "the operator has not looked at it yet", operatorRuns)
 	}
 	status := backend.Status.APIServices[i]
-	_, applied, found := strings.Cut(status.Message, ". It is applied by ")
+	different := "the serving pods do not answer as " + r.Service + " does: " + strings.Join(status.Differences, "; ")
 	switch {
+	case strings.Contains(status.Message, " writes it back at any time"):
+		return fail(subject, status.Message, "it is not taken over, whatever adoption says")
 	case len(status.Differences) > 0 && group != aggregation.GroupResourceMetrics:
-		return fail(subject, "the serving pods do not answer what "+r.Service+" does: "+strings.Join(status.Differences, "; "),
-			"add sources and rules for it, or leave the version to "+r.Service)
+		return fail(subject, different, "add sources and rules for it, or leave the version to "+r.Service)
 	case len(status.Differences) > 0:
-		return warn(subject, "the serving pods do not answer what "+r.Service+" does: "+strings.Join(status.Differences, "; "), "look why, with kubectl metrics status")
-	case found:
-		return warn(subject, "the serving pods answer what "+r.Service+" does; but it is applied by "+applied, "stop that before the takeover")
+		return warn(subject, different, "look why, with kubectl metrics status")
+	case status.AppliedBy != "":
+		return warn(subject, "the serving pods answer what "+r.Service+" does; but it is applied by "+status.AppliedBy+", whose next change takes it back",
+			"stop that before the takeover: docs/lifecycle.md#who-else-writes-the-apiservice")
 	}
 	return pass(subject, "the serving pods answer what %s does", r.Service)
 }

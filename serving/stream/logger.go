@@ -11,8 +11,6 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/go-logr/logr"
-
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
@@ -61,17 +59,12 @@ func (l *logLimit) allow(now time.Time) (unlogged int, ok bool) {
 	return unlogged, true
 }
 
-// line returns the logger for a line about a watch. It discards the line if the limit is reached.
-func (l *logger) line(limit *logLimit, w *Watcher) klog.Logger {
-	unlogged, ok := limit.allow(l.clock.Now())
-	if !ok {
-		return logr.Discard()
-	}
-	return w.describe(unlogged)
-}
-
 func (l *logger) begin(w *Watcher, deadline time.Time, limited bool) {
-	line := l.line(&l.begun, w)
+	unlogged, ok := l.begun.allow(l.clock.Now())
+	if !ok {
+		return
+	}
+	line := w.describe(unlogged)
 	if limited {
 		line = line.WithValues("timeout", deadline.Sub(w.began).Round(time.Millisecond))
 	}
@@ -83,13 +76,21 @@ func (l *logger) end(w *Watcher, r EndReason, after time.Duration) {
 	if r.isError() {
 		limit = &l.failed
 	}
-	l.line(limit, w).Info("Watch ended", "reason", r, "duration", after.Round(time.Millisecond), "events", w.delivered.Load())
+	unlogged, ok := limit.allow(l.clock.Now())
+	if !ok {
+		return
+	}
+	w.describe(unlogged).Info("Watch ended", "reason", r, "duration", after.Round(time.Millisecond), "events", w.delivered.Load())
 }
 
 // skip logs that a watch continues without the event of a point.
 func (l *logger) skip(w *Watcher, item Item, err error) {
+	unlogged, ok := l.skipped.allow(l.clock.Now())
+	if !ok {
+		return
+	}
 	key := item.ItemKey()
-	l.line(&l.skipped, w).Error(err, "Cannot encode a data point; the watch goes on without it", "object", klog.KRef(key.Namespace, key.Name))
+	w.describe(unlogged).Error(err, "Cannot encode a data point; the watch goes on without it", "object", klog.KRef(key.Namespace, key.Name))
 }
 
 // describe returns a logger with the values that identify the watch.

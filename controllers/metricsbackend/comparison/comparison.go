@@ -16,6 +16,8 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -45,7 +47,7 @@ func Objects(ctx context.Context, gv schema.GroupVersion, theirs, ours Get) (Res
 		var before, after metav1.PartialObjectMetadataList
 		path := "/apis/" + gv.String() + "/" + kind
 		if err := theirs(ctx, path, nil, &before); err != nil {
-			return Result{}, nil //nolint:nilerr // it answers nothing that could be lost
+			return Result{}, fmt.Errorf("list %s of the other implementation: %w", kind, err)
 		}
 		if err := ours(ctx, path, nil, &after); err != nil {
 			return Result{}, fmt.Errorf("list %s of our pods: %w", kind, err)
@@ -79,23 +81,35 @@ func Values(ctx context.Context, metrics []Metric, theirs, ours Get) (Result, er
 	group.SetLimit(concurrency)
 	for _, m := range metrics[:min(len(metrics), maxMetrics)] {
 		group.Go(func() error {
-			before, err := total(ctx, m, theirs)
-			if err != nil || math.IsNaN(before) {
-				return nil //nolint:nilerr // there is nothing to lose
+			before, err := valuesOf(ctx, m, theirs)
+			if apierrors.IsNotFound(err) || err == nil && len(before) == 0 {
+				return nil // there is nothing to lose
 			}
-			after, err := total(ctx, m, ours)
+			if err != nil {
+				return fmt.Errorf("read %s from the other implementation: %w", m.Description, err)
+			}
+			after, err := valuesOf(ctx, m, ours)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
+			missing := 0
+			for object := range before {
+				if _, known := after[object]; !known && len(after) > 0 {
+					missing++
+				}
+			}
+			was, is := total(before), total(after)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
 			case err != nil:
 				found.Lost = append(found.Lost, fmt.Sprintf("%s: %v", m.Description, err))
-			case math.IsNaN(after):
+			case len(after) == 0:
 				found.Lost = append(found.Lost, m.Description+": no value")
-			case math.Abs(before-after) > tolerance*max(math.Abs(before), math.Abs(after)):
-				found.Changed = append(found.Changed, fmt.Sprintf("%s: %g, and %g from our pods", m.Description, before, after))
+			case missing > 0:
+				found.Lost = append(found.Lost, fmt.Sprintf("%s: no value of %d of %d objects", m.Description, missing, len(before)))
+			case math.Abs(was-is) > tolerance*max(math.Abs(was), math.Abs(is)):
+				found.Changed = append(found.Changed, fmt.Sprintf("%s: %g, and %g from our pods", m.Description, was, is))
 			}
 			return nil
 		})
@@ -104,29 +118,34 @@ func Values(ctx context.Context, metrics []Metric, theirs, ours Get) (Result, er
 		return Result{}, fmt.Errorf("compare the metrics of autoscalers: %w", err)
 	}
 	if n := len(metrics) - maxMetrics; n > 0 {
-		found.Changed = append(found.Changed, fmt.Sprintf("%d further metrics were not compared", n))
+		found.Lost = append(found.Lost, fmt.Sprintf("%d further metrics were not compared", n))
 	}
 	slices.Sort(found.Lost)
 	slices.Sort(found.Changed)
 	return found, nil
 }
 
-// total returns the sum of the values of a metric, or NaN if there is none.
-func total(ctx context.Context, m Metric, get Get) (float64, error) {
+// valuesOf returns the values of a metric by the objects that they describe. External ones describe none.
+func valuesOf(ctx context.Context, m Metric, get Get) (map[string]float64, error) {
 	var list struct {
 		Items []struct {
-			Value resource.Quantity `json:"value"`
+			DescribedObject corev1.ObjectReference `json:"describedObject"`
+			Value           resource.Quantity      `json:"value"`
 		} `json:"items"`
 	}
 	if err := get(ctx, m.path, m.query, &list); err != nil {
-		return 0, err
+		return nil, err
 	}
-	if len(list.Items) == 0 {
-		return math.NaN(), nil
-	}
-	sum := 0.0
+	values := map[string]float64{}
 	for i := range list.Items {
-		sum += list.Items[i].Value.AsApproximateFloat64()
+		values[list.Items[i].DescribedObject.Name] += list.Items[i].Value.AsApproximateFloat64()
 	}
-	return sum, nil
+	return values, nil
+}
+
+func total(values map[string]float64) (sum float64) {
+	for _, value := range values {
+		sum += value
+	}
+	return sum
 }

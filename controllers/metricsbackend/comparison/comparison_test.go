@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,7 +29,7 @@ func (a answers) get(_ context.Context, path string, query url.Values, into any)
 	}
 	body, known := a[path]
 	if !known {
-		return errors.New("not found")
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "metrics"}, "x")
 	}
 	return json.Unmarshal([]byte(body), into)
 }
@@ -51,7 +52,7 @@ func TestObjects(t *testing.T) {
 			answers{nodes: `{"items":[{"metadata":{"name":"a"}}]}`, pods: `{"items":[{"metadata":{"namespace":"m","name":"p"}},{"metadata":{"namespace":"n","name":"q"}}]}`},
 			Result{Lost: []string{"1 of 2 nodes, such as b", "1 of 2 pods, such as n/p"}}, false,
 		},
-		"theirs does not answer": {answers{}, answers{}, Result{}, false},
+		"theirs does not answer": {answers{}, answers{}, Result{}, true},
 		"ours does not answer":   {answers{nodes: none, pods: none}, answers{nodes: none}, Result{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,8 +94,17 @@ items:
 	return list.Items
 }
 
+func metricsOf(t *testing.T, gv schema.GroupVersion) []Metric {
+	t.Helper()
+	metrics, err := MetricsOf(gv, autoscalers(t), mapper())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return metrics
+}
+
 func mapper() meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper(nil)
+	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion})
 	m.Add(corev1.SchemeGroupVersion.WithKind("Service"), meta.RESTScopeNamespace)
 	return m
 }
@@ -124,7 +134,7 @@ func TestMetricsOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := map[string]string{}
-			for _, m := range MetricsOf(tc.gv, autoscalers(t), mapper()) {
+			for _, m := range metricsOf(t, tc.gv) {
 				got[m.path+"?"+m.query.Encode()] = m.Description
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -144,7 +154,7 @@ func TestValues(t *testing.T) {
 	}{
 		"alike, within what a value changes by itself": {answers{queue: ten, cron: ten}, answers{queue: ten2, cron: ten}, Result{}},
 		"nothing to lose":         {answers{queue: none}, answers{}, Result{}},
-		"ours does not know it":   {answers{queue: ten}, answers{cron: ten}, Result{Lost: []string{"queue (HorizontalPodAutoscaler shop/web): not found"}}},
+		"ours does not know it":   {answers{queue: ten}, answers{cron: ten}, Result{Lost: []string{`queue (HorizontalPodAutoscaler shop/web): metrics "x" not found`}}},
 		"ours has no value of it": {answers{cron: ten}, answers{cron: none}, Result{Lost: []string{"s0-cron (HorizontalPodAutoscaler shop/web): no value"}}},
 		"another value": {
 			answers{queue: ten, cron: ten}, answers{queue: twenty, cron: ten}, Result{Changed: []string{"queue (HorizontalPodAutoscaler shop/web): 10, and 20 from our pods"}},
@@ -152,16 +162,27 @@ func TestValues(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := Values(t.Context(), MetricsOf(external, autoscalers(t), mapper()), tc.theirs.get, tc.ours.get)
+			got, err := Values(t.Context(), metricsOf(t, external), tc.theirs.get, tc.ours.get)
 			if diff := cmp.Diff(tc.want, got); diff != "" || err != nil {
 				t.Errorf("error %v (-want +got):\n%s", err, diff)
 			}
 		})
 	}
+	// What the other implementation does not answer now is not nothing.
+	broken := func(context.Context, string, url.Values, any) error { return errors.New("503") }
+	if got, err := Values(t.Context(), metricsOf(t, external), broken, answers{}.get); err == nil {
+		t.Errorf("compared with nothing: %+v", got)
+	}
+	const rps = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/rps?metricLabelSelector=code%3D200"
+	got, err := Values(t.Context(), metricsOf(t, custom), answers{rps: `{"items":[{"describedObject":{"name":"a"},"value":"1"},{"describedObject":{"name":"b"},"value":"1"}]}`}.get,
+		answers{rps: `{"items":[{"describedObject":{"name":"a"},"value":"2"}]}`}.get)
+	if want := (Result{Lost: []string{"pods/rps (HorizontalPodAutoscaler shop/web): no value of 1 of 2 objects"}}); err != nil || !cmp.Equal(want, got) {
+		t.Errorf("error %v, %+v, want %+v", err, got, want)
+	}
 	// What was not compared in time is not equal.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got, err := Values(ctx, MetricsOf(external, autoscalers(t), mapper()), answers{queue: ten}.get, answers{}.get); err == nil {
+	if got, err := Values(ctx, metricsOf(t, external), answers{queue: ten}.get, answers{}.get); err == nil {
 		t.Errorf("compared in no time: %+v", got)
 	}
 }
@@ -188,7 +209,7 @@ func TestUnserved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			for _, m := range Unserved(MetricsOf(tc.gv, autoscalers(t), mapper()), tc.discovery) {
+			for _, m := range Unserved(metricsOf(t, tc.gv), tc.discovery) {
 				got = append(got, m.name)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

@@ -29,12 +29,15 @@ type Metric struct {
 
 // MetricsOf returns the metrics that autoscalers read from a version of custom.metrics.k8s.io or
 // external.metrics.k8s.io, each once. Those of pods are read without the selector of the autoscaler's target.
-func MetricsOf(gv schema.GroupVersion, autoscalers []autoscalingv2.HorizontalPodAutoscaler, mapper meta.RESTMapper) []Metric {
+func MetricsOf(gv schema.GroupVersion, autoscalers []autoscalingv2.HorizontalPodAutoscaler, mapper meta.RESTMapper) ([]Metric, error) {
 	var metrics []Metric
 	known := map[string]bool{}
 	for i := range autoscalers {
 		for _, spec := range autoscalers[i].Spec.Metrics {
-			m := metricOf(gv, autoscalers[i].Namespace, spec, mapper)
+			m, err := metricOf(gv, autoscalers[i].Namespace, spec, mapper)
+			if err != nil {
+				return nil, fmt.Errorf("find the metrics of HorizontalPodAutoscaler %s/%s: %w", autoscalers[i].Namespace, autoscalers[i].Name, err)
+			}
 			key := m.path + "?" + m.query.Encode()
 			if m.path == "" || known[key] {
 				continue
@@ -44,46 +47,52 @@ func MetricsOf(gv schema.GroupVersion, autoscalers []autoscalingv2.HorizontalPod
 			metrics = append(metrics, m)
 		}
 	}
-	return metrics
+	return metrics, nil
 }
 
 // metricOf returns a metric of an autoscaler, without its description; or the zero value if it is not of the version.
-func metricOf(gv schema.GroupVersion, namespace string, spec autoscalingv2.MetricSpec, mapper meta.RESTMapper) Metric {
+func metricOf(gv schema.GroupVersion, namespace string, spec autoscalingv2.MetricSpec, mapper meta.RESTMapper) (Metric, error) {
 	root := "/apis/" + gv.String() + "/namespaces/" + namespace + "/"
 	switch {
 	case gv.Group == external_metrics.GroupName && spec.External != nil:
 		// client-go asks in lower case.
-		name, selector := strings.ToLower(spec.External.Metric.Name), metav1.FormatLabelSelector(spec.External.Metric.Selector)
-		return newMetric(root+url.PathEscape(name), "labelSelector", name, selector)
+		name := strings.ToLower(spec.External.Metric.Name)
+		return newMetric(root+name, "labelSelector", name, spec.External.Metric.Selector)
 	case gv.Group == custom_metrics.GroupName && spec.Pods != nil:
 		m := spec.Pods.Metric
-		return newMetric(root+"pods/*/"+url.PathEscape(m.Name), "metricLabelSelector", "pods/"+m.Name, metav1.FormatLabelSelector(m.Selector))
+		return newMetric(root+"pods/*/"+m.Name, "metricLabelSelector", "pods/"+m.Name, m.Selector)
 	case gv.Group == custom_metrics.GroupName && spec.Object != nil:
 		m, object := spec.Object.Metric, spec.Object.DescribedObject
-		selector := metav1.FormatLabelSelector(m.Selector)
 		kind := schema.FromAPIVersionAndKind(object.APIVersion, object.Kind)
 		if kind.GroupKind() == (schema.GroupKind{Kind: "Namespace"}) {
-			return newMetric(root+"metrics/"+url.PathEscape(m.Name), "metricLabelSelector", "namespaces/"+m.Name, selector)
+			return newMetric(root+"metrics/"+m.Name, "metricLabelSelector", "namespaces/"+m.Name, m.Selector)
 		}
-		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		// As the HPA controller, by any version.
+		mapping, err := mapper.RESTMapping(kind.GroupKind())
+		if meta.IsNoMatchError(err) {
+			return Metric{}, nil // its autoscaler finds no object either
+		}
 		if err != nil {
-			return Metric{} // its autoscaler finds no object either
+			return Metric{}, err
 		}
 		of := mapping.Resource.GroupResource().String()
-		return newMetric(root+of+"/"+url.PathEscape(object.Name)+"/"+url.PathEscape(m.Name), "metricLabelSelector", of+"/"+m.Name, selector)
+		return newMetric(root+of+"/"+object.Name+"/"+m.Name, "metricLabelSelector", of+"/"+m.Name, m.Selector)
 	}
-	return Metric{}
+	return Metric{}, nil
 }
 
-// nobodySelects is how apimachinery formats a selector that is nil.
-const nobodySelects = "<none>"
-
-func newMetric(path, parameter, name, selector string) Metric {
+func newMetric(path, parameter, name string, selector *metav1.LabelSelector) (Metric, error) {
 	m := Metric{name: name, path: path}
-	if selector != "" && selector != nobodySelects {
-		m.selector, m.query = selector, url.Values{parameter: {selector}}
+	if selector != nil {
+		parsed, err := metav1.LabelSelectorAsSelector(selector)
+		if err != nil {
+			return m, err
+		}
+		if m.selector = parsed.String(); m.selector != "" {
+			m.query = url.Values{parameter: {m.selector}}
+		}
 	}
-	return m
+	return m, nil
 }
 
 // Unserved returns the metrics that an implementation with this discovery does not serve, as far as that tells. KEDA lists

@@ -24,8 +24,10 @@ type Contest struct {
 	// Written: we have written the APIService before.
 	Written bool
 	// AuthorityAdded: we have added our authority to the caBundle of someone else's APIService.
-	AuthorityAdded bool
-	writes         map[string][]time.Time
+	// AuthorityRemoved is when another manager was found to have taken it out again, or zero.
+	AuthorityAdded   bool
+	AuthorityRemoved time.Time
+	writes           map[string][]time.Time
 	// stopped is when the operator stopped writing, or zero. After a ContestWindow one more write
 	// tests whether the other manager still changes the APIService back.
 	stopped time.Time
@@ -43,7 +45,7 @@ func (c *Contest) Over(now time.Time) bool { return !c.stopped.IsZero() && !c.Pa
 // Stop pauses all writes, unless they are paused.
 func (c *Contest) Stop(now time.Time) {
 	if !c.Paused(now) {
-		c.stopped, c.AuthorityAdded = now, false
+		c.stopped = now
 	}
 }
 
@@ -88,5 +90,5 @@ func (v *Version) describeContest() string {
 	return fmt.Sprintf("APIService %s is contested: %s keeps changing it back%s, so the operator has stopped to write it. Take it out of what that "+
 		"applies, then delete it (kubectl delete apiservice %s) and it is registered again; or leave it to them "+
 		"by taking version %s out of %s.versions. The operator tries once more every %d hours, and after a change of the spec%s",
-		v.Name(), who, where, v.Name(), v.GV.Version, v.Section, int(ContestWindow.Hours()), AppliedBy(v.Live))
+		v.Name(), who, where, v.Name(), v.GV.Version, v.Section, int(ContestWindow.Hours()), ManagedBy(v.Live))
 }

@@ -211,11 +211,10 @@ func TestDecide(t *testing.T) {
 		{changes: []func(*Version){theirs, adoptsAlways}, needs: NeedReach},
 		{on: "not every kube-apiserver has reached our pods", changes: []func(*Version){theirs, adoptsAlways, reach(false)}},
 		{on: "has taken our authority out", changes: []func(*Version){theirs, adoptsAlways, reach(true), func(v *Version) { v.Contest.AuthorityAdded = true }}},
-		{on: "has taken our authority out", changes: []func(*Version){theirs, adoptsAlways, reach(true), func(v *Version) { v.Contest.Stop(testNow) }}},
+		{on: "has taken our authority out", changes: []func(*Version){theirs, adoptsAlways, reach(true), func(v *Version) { v.Contest.AuthorityRemoved = testNow }}},
 		{on: "has a caBundle without our authority", changes: []func(*Version){theirs, adoptsAlways, reach(true)}},
 		{on: "has a caBundle without our authority", changes: []func(*Version){theirs, adoptsAlways, reach(true), func(v *Version) {
-			v.Contest.AuthorityAdded = true
-			v.Contest.Stop(testNow.Add(-ContestWindow)) // it is tried once more
+			v.Contest.AuthorityRemoved = testNow.Add(-ContestWindow) // it is tried once more
 		}}},
 		{on: "for less than a minute", changes: []func(*Version){theirs, adoptsAlways, reach(true), authorityAdded(59 * time.Second)}},
 		{on: "the APIService is someone else's, or was", changes: []func(*Version){theirs, adoptsAlways, reach(true), authorityAdded(time.Minute)}},

@@ -115,5 +115,5 @@ func AdoptedFrom(service *apiregistrationv1.APIService) string {
 	if err != nil {
 		return "taken over, and cannot be handed back: " + err.Error()
 	}
-	return fmt.Sprintf("taken over from Service %s, to which it is handed back%s", before.Target(), AppliedBy(service))
+	return fmt.Sprintf("taken over from Service %s, to which it is handed back%s", before.Target(), ManagedBy(service))
 }

@@ -69,10 +69,10 @@ var registering = []Transition{
 	},
 	{
 		From: []State{Moving}, On: "the APIService is someone else's, and who applies it writes it back at any time", To: Pending, reason: notOwned,
-		when: (*Version).isReverted, text: func(v *Version) string {
-			applier := AppliedBy(v.Live)
+		when: (*Version).isReconciled, text: func(v *Version) string {
+			manager := ManagedBy(v.Live)
 			return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s, and %s writes it back at any time. It stays theirs: take version %s out of "+
-				"%s.versions; or %s", v.Name(), DescribeTarget(v.Live), applier.Who, v.GV.Version, v.Section, applier.Remedy)
+				"%s.versions; or %s", v.Name(), DescribeTarget(v.Live), manager.Who, v.GV.Version, v.Section, manager.Remedy)
 		},
 	},
 	{
@@ -85,7 +85,7 @@ var registering = []Transition{
 		reason: notOwned, recheck: func(v *Version) time.Duration { return max(0, AdoptionGrace-v.unavailable()) }, text: func(v *Version) string {
 			return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s, and %s.adoption is IfUnavailable: it is taken over once "+
 				"kube-apiserver has reported it unavailable for %s; set that to Always to take it over now%s%s",
-				v.Name(), DescribeTarget(v.Live), v.Section, AdoptionGrace, v.describeDifferences(), AppliedBy(v.Live))
+				v.Name(), DescribeTarget(v.Live), v.Section, AdoptionGrace, v.describeDifferences(), ManagedBy(v.Live))
 		},
 	},
 	{
@@ -95,7 +95,7 @@ var registering = []Transition{
 				"that implementation and its registration (kubectl delete apiservice %s); or, after kubectl metrics verify --before-adoption, "+
 				"set %s.adoption to IfUnavailable to take it over only if it does not answer, or to Always to take it over now (it is handed "+
 				"back when this MetricsBackend goes)%s%s",
-				v.Name(), DescribeTarget(v.Live), v.GV.Version, v.Section, v.Name(), v.Section, v.describeDifferences(), AppliedBy(v.Live))
+				v.Name(), DescribeTarget(v.Live), v.GV.Version, v.Section, v.Name(), v.Section, v.describeDifferences(), ManagedBy(v.Live))
 		},
 	},
 
@@ -115,6 +115,10 @@ var registering = []Transition{
 	},
 
 	// Writes.
+	{
+		From: []State{Moving}, On: "the APIService is someone else's, and another field manager has taken our authority out of its caBundle",
+		when: (*Version).isAuthorityRemoved, To: Contested, reason: contestReason, text: (*Version).describeRemovedAuthority,
+	},
 	{
 		From: []State{Moving, Registered}, On: "another field manager has changed the APIService back three times within six hours",
 		when: (*Version).isContested, To: Contested, reason: contestReason, text: (*Version).describeContest,
@@ -162,10 +166,6 @@ var registering = []Transition{
 		when: func(v *Version) bool { return v.Identity.Deploys && v.ReplacesOther() }, needs: NeedReach, holds: isUnreached, To: Canary, text: describeReach, recheck: reachRecheck,
 	},
 	{
-		From: []State{Moving}, On: "the APIService is someone else's, and another field manager has taken our authority out of its caBundle",
-		when: (*Version).isAuthorityRemoved, To: Contested, reason: contestReason, text: (*Version).describeRemovedAuthority,
-	},
-	{
 		From: []State{Moving}, On: "the APIService is someone else's, and has a caBundle without our authority", moves: true,
 		when: (*Version).lacksAuthority, Do: AddAuthority,
 	},
@@ -177,7 +177,7 @@ var registering = []Transition{
 		},
 		recheck: func(v *Version) time.Duration { since, _ := v.authoritySince(); return AuthorityTime - since },
 		text: func(v *Version) string {
-			return fmt.Sprintf("waits for %s whether another field manager takes our authority out of its caBundle", AuthorityTime)
+			return fmt.Sprintf("waits for %s whether another field manager takes our CA out of its caBundle", AuthorityTime)
 		},
 	},
 	{From: []State{Moving}, On: "the APIService is someone else's, or was", when: (*Version).isAdoption, Do: Move, To: Trial, moves: true},
@@ -235,7 +235,7 @@ func (v *Version) IsForeign() bool {
 // it from being taken over now.
 func (v *Version) IsRefused() bool {
 	switch {
-	case v.isReverted():
+	case v.isReconciled():
 		return true
 	case v.Adoption == v1alpha1.AdoptionAlways, !v.IsForeign() && !(v.isOtherBackends() && v.IsRecorded()):
 		return false
@@ -247,7 +247,7 @@ func (v *Version) IsRefused() bool {
 
 // isCompared reports whether our pods must answer all that autoscalers read from the implementation of someone else.
 func (v *Version) isCompared() bool {
-	return v.Identity.Deploys && v.IsForeign() && !v.DespiteLost && v.GV.Group != manifests.ResourceMetricsGroup
+	return v.Identity.Deploys && v.IsForeign() && !v.DespiteLost && v.GV.Group != manifests.ResourceMetricsGroup && v.unavailable() < AdoptionGrace
 }
 
 func (v *Version) describeDifferences() string {
@@ -264,8 +264,8 @@ func (v *Version) describeDifferences() string {
 	return described
 }
 
-// isReverted reports whether the APIService is someone else's, and who applies it writes it back at any time.
-func (v *Version) isReverted() bool { return v.IsForeign() && AppliedBy(v.Live).Reverts }
+// isReconciled reports whether the APIService is someone else's, and who applies it writes it back at any time.
+func (v *Version) isReconciled() bool { return v.IsForeign() && ManagedBy(v.Live).Reconciles }
 
 // unavailable returns for how long kube-apiserver has reported the APIService unavailable.
 func (v *Version) unavailable() time.Duration {

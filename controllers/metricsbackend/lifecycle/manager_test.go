@@ -12,7 +12,7 @@ import (
 )
 
 // The marks are those of the real tools.
-func TestAppliedBy(t *testing.T) {
+func TestManagedBy(t *testing.T) {
 	t.Parallel()
 	type marks struct {
 		labels, annotations map[string]string
@@ -20,8 +20,8 @@ func TestAppliedBy(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		marks
-		who     string
-		reverts bool
+		who        string
+		reconciles bool
 	}{
 		"nobody": {},
 		"kubectl, by hand": {
@@ -67,10 +67,10 @@ func TestAppliedBy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := AppliedBy(&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{
+			got := ManagedBy(&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{
 				Labels: tc.labels, Annotations: tc.annotations, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: tc.manager}},
 			}})
-			if diff := gocmp.Diff(Applier{Who: tc.who, Remedy: got.Remedy, Reverts: tc.reverts}, got); diff != "" {
+			if diff := gocmp.Diff(Manager{Who: tc.who, Remedy: got.Remedy, Reconciles: tc.reconciles}, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if (got.Who == "") != (got.Remedy == "") {

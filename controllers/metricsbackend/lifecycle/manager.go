@@ -11,22 +11,22 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// Applier is who applies an APIService, and so takes it back after a takeover.
-type Applier struct {
+// Manager is who applies an APIService, and so takes it back after a takeover.
+type Manager struct {
 	// Who is it, as in "Helm release keda/keda".
 	Who string
 	// Remedy is how it leaves the APIService alone.
 	Remedy string
-	// Reverts: it writes the APIService back at any time, not only when its source changes.
-	Reverts bool
+	// Reconciles: it writes the APIService back at any time, not only when its source changes.
+	Reconciles bool
 }
 
-// appliers find who applies an APIService: first who writes it at any time, then who applies what others render.
-var appliers = []struct {
+// managers find who applies an APIService: first who writes it at any time, then who applies what others render.
+var managers = []struct {
 	// who returns its name, or "".
-	who     func(*apiregistrationv1.APIService) string
-	remedy  string
-	reverts bool
+	who        func(*apiregistrationv1.APIService) string
+	remedy     string
+	reconciles bool
 }{
 	{addonManager, "leave it to that, or switch the managed component off where the cluster is configured and delete what is left of it", true},
 	{owner("OLM's ClusterServiceVersion", labelsOf, "olm.owner.namespace", "olm.owner"), "delete its Subscription and the ClusterServiceVersion", true},
@@ -47,18 +47,18 @@ var appliers = []struct {
 // keepInRelease: Helm deletes what leaves a release, unless the annotation keeps it.
 const keepInRelease = "set its annotation helm.sh/resource-policy to keep, then leave it out by a value of the chart, or by "
 
-// AppliedBy returns who applies an APIService, as far as its labels, annotations and field managers tell, or the zero value.
-func AppliedBy(service *apiregistrationv1.APIService) Applier {
-	for _, a := range appliers {
+// ManagedBy returns who applies an APIService, as far as its labels, annotations and field managers tell, or the zero value.
+func ManagedBy(service *apiregistrationv1.APIService) Manager {
+	for _, a := range managers {
 		if who := a.who(service); who != "" {
-			return Applier{who, a.remedy, a.reverts}
+			return Manager{who, a.remedy, a.reconciles}
 		}
 	}
-	return Applier{}
+	return Manager{}
 }
 
 // String says who applies the APIService, and what to do about it; or returns "".
-func (a Applier) String() string {
+func (a Manager) String() string {
 	if a.Who == "" {
 		return ""
 	}
