@@ -64,8 +64,9 @@ type state struct {
 }
 
 const (
-	// settleTime is how long the cache may be behind an apply, and the pause after the first
-	// correction of a change by others. It doubles with each further one, up to maxPause.
+	// settleTime is how long the cache may be behind an apply. The pause after the second
+	// correction of a change by others is twice as long; it doubles with each further one, up to
+	// maxPause.
 	settleTime     = time.Minute
 	maxPause       = 5 * time.Minute
 	maxCorrections = 4
@@ -133,7 +134,7 @@ func (a *Applier) Apply(ctx context.Context, backend string, desired manifests.O
 			if since > 4*pause { // what others did before is over
 				last.applied.ChangedBy, last.corrections = "", 0
 			}
-			if last.isCurrent(found, desired, since) || last.corrections > 0 && since < pause {
+			if last.isCurrent(found, desired, since) || last.corrections > 1 && since < pause {
 				return last.applied, nil
 			}
 			known = []string{last.resourceVersion, found.GetResourceVersion()}

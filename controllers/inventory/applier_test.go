@@ -436,8 +436,8 @@ func TestApplyAgainstAnother(t *testing.T) {
 		corrected bool
 		changedBy string
 	}{
-		{time.Second, true, ""}, {2 * time.Second, false, ""}, {50 * time.Second, false, ""},
-		{61 * time.Second, true, "rival"}, {2 * time.Minute, false, "rival"}, {181 * time.Second, true, "rival"}, {5 * time.Minute, false, "rival"},
+		{time.Second, true, ""}, {2 * time.Second, true, "rival"}, {50 * time.Second, false, "rival"},
+		{2 * time.Minute, false, "rival"}, {123 * time.Second, true, "rival"}, {5 * time.Minute, false, "rival"},
 		// After a long pause, it is as at first.
 		{3 * time.Hour, true, ""},
 	} {

@@ -56,10 +56,14 @@ func TestBeforeAdoption(t *testing.T) {
 			want: []string{"FAIL", "queue (HorizontalPodAutoscaler shop/web): 404", "add sources and rules for it"},
 		},
 		"Helm applies it": {
-			change: external(func(s *v1alpha1.APIServiceStatus) {
-				s.Message = "It is theirs. It is applied by Helm release keda/keda, whose next change takes it back: leave it out"
+			change: external(func(s *v1alpha1.APIServiceStatus) { s.AppliedBy = "Helm release keda/keda" }), code: output.OK,
+			want: []string{"WARN", "it is applied by Helm release keda/keda, whose next change takes it back"},
+		},
+		"an add-on manager keeps it": {
+			change: theirs(func(s *v1alpha1.APIServiceStatus) {
+				s.Message = "it is theirs, and the cluster's add-on manager writes it back at any time"
 			}),
-			code: output.OK, want: []string{"warn", "it is applied by Helm release keda/keda, whose next change takes it back: leave it out"},
+			code: output.NotMet, want: []string{"FAIL", "writes it back at any time"},
 		},
 		"not compared": {
 			change: func(w *plugincluster.World) {

@@ -62,6 +62,7 @@ var table = map[Suite]map[Tier]string{
 			TestDriftIsCorrected TestCRDOlderThanOperator TestCRDNewerThanOperator TestKubectlApplyPrune
 			TestExistingAndServing TestContested TestSpecAppliedByTwo TestServerSideApplyAfterClientSide TestTwoBackends
 			TestRights TestScrapeAccount TestCertificatesChangeUnderLoad TestCertManager TestPriorityClassLimited TestPriorityClassWithoutQuota
+			TestPoliciesChangeWhatIsApplied
 			TestSteadyHourPersistsLeasesOnly TestAggregatorCannotReachServing TestAdoptionOfUnreachablePods TestAdoptionReverted
 			TestAlerts TestScrapeExample TestWideQuestionsGiveTheSame TestConfinedQueriesReadOneNamespace TestEvaluate TestRejected TestSelectorKeys TestImportMarksInvalidRules
 			TestHealthAndSeries TestResourceRules TestNativeHistograms TestPartialResponse
