@@ -66,6 +66,10 @@ type ExistingService struct {
 // not survive a backup and restore.
 const AnnotationPreviousOwner = "metricsbackend.io/previous-owner"
 
+// WritesBack is in the message of a version whose APIService is someone else's, and is not taken
+// over whatever adoption says, since who applies it would undo that.
+const WritesBack = "writes it back at any time"
+
 // PreviousOwner is what an APIService was before it was taken over.
 // +kubebuilder:object:generate=false
 type PreviousOwner struct {

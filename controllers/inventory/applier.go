@@ -64,10 +64,11 @@ type state struct {
 }
 
 const (
-	// settleTime is how long the cache may be behind an apply. The pause after the second
-	// correction of a change by others is twice as long; it doubles with each further one, up to
-	// maxPause.
-	settleTime     = time.Minute
+	// settleTime is how long the cache may be behind an apply.
+	settleTime = time.Minute
+	// firstPause doubles with each correction of a change by others, up to maxPause, and is kept
+	// from the second one on.
+	firstPause     = 30 * time.Second
 	maxPause       = 5 * time.Minute
 	maxCorrections = 4
 )
@@ -130,11 +131,11 @@ func (a *Applier) Apply(ctx context.Context, backend string, desired manifests.O
 		last := a.applied[id]
 		a.mu.Unlock()
 		if last.desired == sum && last.applied.UID == found.GetUID() {
-			since, pause := a.clock.Since(last.at), min(settleTime<<last.corrections/2, maxPause)
+			since, pause := a.clock.Since(last.at), min(firstPause<<last.corrections, maxPause)
 			if since > 4*pause { // what others did before is over
 				last.applied.ChangedBy, last.corrections = "", 0
 			}
-			if last.isCurrent(found, desired, since) || last.corrections > 1 && since < pause {
+			if last.isCurrent(found, body, since) || last.corrections > 1 && since < pause {
 				return last.applied, nil
 			}
 			known = []string{last.resourceVersion, found.GetResourceVersion()}
@@ -168,9 +169,9 @@ func (a *Applier) Apply(ctx context.Context, backend string, desired manifests.O
 }
 
 // isCurrent reports whether the object is as it was stored, since some time ago, or is read from a cache that is behind
-// that. Its status, and what others add to its metadata, does not count: where a policy changes each update, an apply
+// that. body is the desired object as JSON. Its status, and what others add to its metadata, does not count: where a policy changes each update, an apply
 // would make a new generation.
-func (s state) isCurrent(found client.Object, desired manifests.Object, since time.Duration) bool {
+func (s state) isCurrent(found client.Object, body []byte, since time.Duration) bool {
 	if s.applied.Generation == 0 {
 		return s.resourceVersion == found.GetResourceVersion()
 	}
@@ -182,7 +183,7 @@ func (s state) isCurrent(found client.Object, desired manifests.Object, since ti
 		same = equality.Semantic.DeepEqual(deployment.Spec, *s.spec)
 	}
 	var wanted metav1.PartialObjectMetadata
-	return same && convert(desired, &wanted) == nil && has(found.GetLabels(), wanted.Labels) && has(found.GetAnnotations(), wanted.Annotations)
+	return same && json.Unmarshal(body, &wanted) == nil && has(found.GetLabels(), wanted.Labels) && has(found.GetAnnotations(), wanted.Annotations)
 }
 
 func has(all, wanted map[string]string) bool {
@@ -247,10 +248,15 @@ func identify(desired manifests.Object) (objectID, error) {
 	}, nil
 }
 
-// observed returns the state of an apply configuration that holds kube-apiserver's response.
+// observed returns the state of an apply configuration that holds kube-apiserver's response: the
+// generated types have no getters for metadata.
 func observed(answer manifests.Object) (state, error) {
+	body, err := json.Marshal(answer)
+	if err != nil {
+		return state{}, err
+	}
 	var object metav1.PartialObjectMetadata
-	if err := convert(answer, &object); err != nil {
+	if err := json.Unmarshal(body, &object); err != nil {
 		return state{}, err
 	}
 	found := state{
@@ -259,22 +265,12 @@ func observed(answer manifests.Object) (state, error) {
 	}
 	if object.Kind == "Deployment" {
 		var deployment appsv1.Deployment
-		if err := convert(answer, &deployment); err != nil {
+		if err := json.Unmarshal(body, &deployment); err != nil {
 			return state{}, err
 		}
 		found.spec = &deployment.Spec
 	}
 	return found, nil
-}
-
-// convert decodes an apply configuration into an object: the generated types have no getters for
-// metadata.
-func convert(configuration manifests.Object, into any) error {
-	body, err := json.Marshal(configuration)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(body, into)
 }
 
 // NotOwnedError means that an object with the name of a desired one belongs to another

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -122,11 +121,13 @@ func (r *Reconciler) observeHolder(ctx context.Context, v *lifecycle.Version) (l
 func (s *reconcileState) contest(name string) *lifecycle.Contest {
 	c := s.history.contests[name]
 	if c == nil || c.Generation != s.backend.Generation {
-		restarted := c == nil && s.wasContested()
+		restarted, stored := c == nil, s.reportedFailure()
 		c = &lifecycle.Contest{Generation: s.backend.Generation}
-		if restarted && s.isStoredMessage(lifecycle.AuthorityRemoved) {
+		switch {
+		case !restarted || stored.Reason != v1alpha1.ReasonContested:
+		case strings.Contains(stored.Message, lifecycle.AuthorityRemoved):
 			c.AuthorityRemoved = s.now
-		} else if restarted {
+		default:
 			c.Stop(s.now)
 		}
 		s.history.contests[name] = c
@@ -139,19 +140,6 @@ func (s *reconcileState) contest(name string) *lifecycle.Contest {
 func (s *reconcileState) isContested(service *apiregistrationv1.APIService, caBundle []byte) bool {
 	_, contested := s.identityWith(s.targetWith(caBundle)).ConflictingManager(service)
 	return contested && s.contest(service.Name).Paused(s.now)
-}
-
-// wasContested reports whether the stored status says that writing stopped in this
-// generation.
-func (s *reconcileState) wasContested() bool {
-	stalled := meta.FindStatusCondition(s.storedStatus.Conditions, v1alpha1.ConditionStalled)
-	return stalled != nil && stalled.Reason == v1alpha1.ReasonContested && stalled.ObservedGeneration == s.backend.Generation
-}
-
-// isStoredMessage reports whether the message of the stored Stalled contains a text.
-func (s *reconcileState) isStoredMessage(part string) bool {
-	stalled := meta.FindStatusCondition(s.storedStatus.Conditions, v1alpha1.ConditionStalled)
-	return stalled != nil && strings.Contains(stalled.Message, part)
 }
 
 // deploys reports whether the operator deploys the implementation itself.

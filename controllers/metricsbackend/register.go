@@ -92,8 +92,10 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 	}
 	switch {
 	case d.Waits == "":
-		if v.IsRecorded() && lifecycle.ManagedBy(v.Live).Who != "" {
-			name += " (still applied by " + lifecycle.ManagedBy(v.Live).Who + ", see status.apiServices)"
+		if v.IsRecorded() {
+			if who := lifecycle.ManagedBy(v.Live).Who; who != "" {
+				name += " (still applied by " + who + ", see status.apiServices)"
+			}
 		}
 		result.registered = append(result.registered, name)
 		return nil
@@ -114,11 +116,11 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 
 // version returns what is known of a version that the spec names.
 func (s *reconcileState) version(gv schema.GroupVersion) *lifecycle.Version {
-	name := apiServiceName(gv)
+	name, section := apiServiceName(gv), sectionOf(s.spec, gv.Group)
 	v := &lifecycle.Version{
-		Known: sets.New[lifecycle.Need](), GV: gv, Identity: s.identity(), Now: s.now, Section: sectionField(gv), Adoption: sectionOf(s.spec, gv.Group).adoption, DespiteLost: sectionOf(s.spec, gv.Group).despiteLost,
-		Differences: s.history.comparisons[name].Result,
-		Wanted:      slices.Contains(s.versions.desired, gv), Blocked: s.outcome.blocked, Paused: s.pausedAdoption(),
+		Known: sets.New[lifecycle.Need](), GV: gv, Identity: s.identity(), Now: s.now, Section: sectionField(gv),
+		Adoption: section.adoption, DespiteLost: section.despiteLost, Differences: s.history.comparisons[name].Result,
+		Wanted: slices.Contains(s.versions.desired, gv), Blocked: s.outcome.blocked, Paused: s.pausedAdoption(),
 		Succeeding: s.history.streaks.Get(stateKey{state: adoptionSucceeding, name: name}),
 		OtherNotOwned: find(s.versions.conflicts, func(c versionConflict) bool {
 			return c.gv != gv && c.gv.Group == gv.Group && c.reason == v1alpha1.ReasonNotOwned

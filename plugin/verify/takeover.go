@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/metrics/pkg/apis/custom_metrics"
-	"k8s.io/metrics/pkg/apis/external_metrics"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
@@ -19,19 +17,17 @@ import (
 // nothingLost tells, of each APIService of someone else that a MetricsBackend names, what its operator found: what the
 // serving pods do not answer, and who applies it.
 func nothingLost(ctx context.Context, snap *snapshot) []Result {
+	registrations, err := aggregation.Registrations(ctx, snap.cluster, aggregation.Groups()...)
+	if err != nil {
+		return []Result{snap.requestFailed("APIServices", err, "")}
+	}
 	var results []Result
-	for _, group := range []string{group, custom_metrics.GroupName, external_metrics.GroupName} {
-		registrations, err := aggregation.Registrations(ctx, snap.cluster, group)
-		if err != nil {
-			results = append(results, snap.requestFailed("/apis/"+group, err, ""))
-		}
-		for i := range registrations {
-			r := &registrations[i]
-			for j := range snap.backends {
-				backend := &snap.backends[j]
-				if r.Backend == "" && backend.Spec.Existing == nil && slices.Contains(versionsOf(&backend.Spec, group), r.Version) {
-					results = append(results, takeover(backend, group, r))
-				}
+	for i := range registrations {
+		r := &registrations[i]
+		for j := range snap.backends {
+			backend := &snap.backends[j]
+			if r.Backend == "" && backend.Spec.Existing == nil && slices.Contains(versionsOf(&backend.Spec, r.Group), r.Version) {
+				results = append(results, takeover(backend, r))
 			}
 		}
 	}
@@ -41,8 +37,8 @@ func nothingLost(ctx context.Context, snap *snapshot) []Result {
 	return results
 }
 
-func takeover(backend *v1alpha1.MetricsBackend, group string, r *aggregation.Registration) Result {
-	subject := r.Version + "." + group
+func takeover(backend *v1alpha1.MetricsBackend, r *aggregation.Registration) Result {
+	subject := r.Version + "." + r.Group
 	if !meta.IsStatusConditionTrue(backend.Status.Conditions, v1alpha1.ConditionServingReady) {
 		return fail(subject, "not compared with "+r.Service+": the serving pods are not ready", "the status tells what they wait for").withCommand(statusCommandOf(backend.Name))
 	}
@@ -53,9 +49,9 @@ func takeover(backend *v1alpha1.MetricsBackend, group string, r *aggregation.Reg
 	status := backend.Status.APIServices[i]
 	different := "the serving pods do not answer as " + r.Service + " does: " + strings.Join(status.Differences, "; ")
 	switch {
-	case strings.Contains(status.Message, " writes it back at any time"):
+	case strings.Contains(status.Message, v1alpha1.WritesBack):
 		return fail(subject, status.Message, "it is not taken over, whatever adoption says")
-	case len(status.Differences) > 0 && group != aggregation.GroupResourceMetrics:
+	case len(status.Differences) > 0 && r.Group != aggregation.GroupResourceMetrics:
 		return fail(subject, different, "add sources and rules for it, or leave the version to "+r.Service)
 	case len(status.Differences) > 0:
 		return warn(subject, different, "look why, with kubectl metrics status")

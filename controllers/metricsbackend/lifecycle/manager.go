@@ -49,20 +49,20 @@ const keepInRelease = "set its annotation helm.sh/resource-policy to keep, then 
 
 // ManagedBy returns who applies an APIService, as far as its labels, annotations and field managers tell, or the zero value.
 func ManagedBy(service *apiregistrationv1.APIService) Manager {
-	for _, a := range managers {
-		if who := a.who(service); who != "" {
-			return Manager{who, a.remedy, a.reconciles}
+	for _, m := range managers {
+		if who := m.who(service); who != "" {
+			return Manager{who, m.remedy, m.reconciles}
 		}
 	}
 	return Manager{}
 }
 
 // String says who applies the APIService, and what to do about it; or returns "".
-func (a Manager) String() string {
-	if a.Who == "" {
+func (m Manager) String() string {
+	if m.Who == "" {
 		return ""
 	}
-	return fmt.Sprintf(". It is applied by %s, whose next change takes it back: %s", a.Who, a.Remedy)
+	return fmt.Sprintf(". It is applied by %s, whose next change takes it back: %s", m.Who, m.Remedy)
 }
 
 func labelsOf(s *apiregistrationv1.APIService) map[string]string { return s.Labels }

@@ -71,17 +71,17 @@ var registering = []Transition{
 		From: []State{Moving}, On: "the APIService is someone else's, and who applies it writes it back at any time", To: Pending, reason: notOwned,
 		when: (*Version).isReconciled, text: func(v *Version) string {
 			manager := ManagedBy(v.Live)
-			return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s, and %s writes it back at any time. It stays theirs: take version %s out of "+
-				"%s.versions; or %s", v.Name(), DescribeTarget(v.Live), manager.Who, v.GV.Version, v.Section, manager.Remedy)
+			return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s, and %s %s. It stays theirs: take version %s out of "+
+				"%s.versions; or %s", v.Name(), DescribeTarget(v.Live), manager.Who, v1alpha1.WritesBack, v.GV.Version, v.Section, manager.Remedy)
 		},
 	},
 	{
 		From: []State{Moving}, On: "the APIService is someone else's, may not be taken over now, and a takeover has failed before",
-		when: func(v *Version) bool { return v.IsRefused() && v.Paused.Message != "" }, reason: pauseReason, text: pause, recheck: pauseLeft,
+		when: func(v *Version) bool { return v.isRefused() && v.Paused.Message != "" }, reason: pauseReason, text: pause, recheck: pauseLeft,
 	},
 	{
 		From: []State{Moving}, On: "the APIService is someone else's, and adoption is IfUnavailable: it has not been unavailable for a minute",
-		when: func(v *Version) bool { return v.IsRefused() && v.Adoption == v1alpha1.AdoptionIfUnavailable }, To: Pending,
+		when: func(v *Version) bool { return v.isRefused() && v.Adoption == v1alpha1.AdoptionIfUnavailable }, To: Pending,
 		reason: notOwned, recheck: func(v *Version) time.Duration { return max(0, AdoptionGrace-v.unavailable()) }, text: func(v *Version) string {
 			return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s, and %s.adoption is IfUnavailable: it is taken over once "+
 				"kube-apiserver has reported it unavailable for %s; set that to Always to take it over now%s%s",
@@ -90,7 +90,7 @@ var registering = []Transition{
 	},
 	{
 		From: []State{Moving}, On: "the APIService is someone else's, and adoption is Refuse",
-		when: (*Version).IsRefused, To: Pending, reason: notOwned, text: func(v *Version) string {
+		when: (*Version).isRefused, To: Pending, reason: notOwned, text: func(v *Version) string {
 			return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s, and stays theirs: take version %s out of %s.versions; or remove "+
 				"that implementation and its registration (kubectl delete apiservice %s); or, after kubectl metrics verify --before-adoption, "+
 				"set %s.adoption to IfUnavailable to take it over only if it does not answer, or to Always to take it over now (it is handed "+
@@ -231,9 +231,9 @@ func (v *Version) IsForeign() bool {
 		v.isOtherBackends() && !PointsToLabelled(v.Live) && isRepointed(v.Live)
 }
 
-// IsRefused reports whether the APIService is someone else's, or to be handed back to someone else, and adoption keeps
+// isRefused reports whether the APIService is someone else's, or to be handed back to someone else, and adoption keeps
 // it from being taken over now.
-func (v *Version) IsRefused() bool {
+func (v *Version) isRefused() bool {
 	switch {
 	case v.isReconciled():
 		return true
