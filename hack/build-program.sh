@@ -40,6 +40,9 @@ helm-controller | kustomize-controller)
 argocd-controller)
 	source=test/argocd-controller package=. minutes=9
 	;;
+keda-operator | keda-adapter)
+	source=test/keda module=github.com/kedacore/keda/v2 package=$module/cmd/${name#keda-} minutes=9
+	;;
 cert-manager)
 	source=test/cert-manager package=. minutes=6
 	;;

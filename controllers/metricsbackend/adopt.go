@@ -88,14 +88,13 @@ func (r *Reconciler) updateAdoption(ctx context.Context, s *reconcileState, live
 // addAuthority adds our authority to the caBundle of someone else's APIService, to find out whether another manager
 // takes it out again.
 func (r *Reconciler) addAuthority(ctx context.Context, s *reconcileState, v *lifecycle.Version) error {
-	theirs, _ := lifecycle.CutAuthority(v.Live.Spec.CABundle, "")
 	klog.FromContext(ctx).Info("Adding our authority to the caBundle of an APIService of someone else", "apiService", v.Name())
-	changed, err := r.setCABundle(ctx, v.Live, lifecycle.WithAuthority(theirs, v.Identity.Target.CABundle, s.backend.Name, s.now))
+	changed, err := r.setCABundle(ctx, v.Live, v.Identity.Target.CABundle)
 	if err != nil {
 		return err
 	}
 	s.contest(v.Name()).AuthorityAdded = true
-	v.Live = changed
+	v.SetLive(changed)
 	return nil
 }
 

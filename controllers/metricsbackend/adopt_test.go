@@ -143,6 +143,10 @@ func TestAdoptionInOneWrite(t *testing.T) {
 	if ours.Spec.InsecureSkipTLSVerify || string(ours.Spec.CABundle) == theirCA || ours.Labels[v1alpha1.LabelBackend] != backendName || ours.Labels["k8s-app"] != "metrics-server" {
 		t.Errorf("after the takeover: %+v", ours)
 	}
+	// Who applies it may point it back by its Service alone.
+	if theirs, added := lifecycle.CutAuthority(ours.Spec.CABundle, backendName); string(theirs) != theirCA || added.IsZero() {
+		t.Errorf("the caBundle after the takeover: %s", ours.Spec.CABundle)
+	}
 	var record v1alpha1.PreviousOwner
 	fc.must(json.Unmarshal([]byte(ours.Annotations[v1alpha1.AnnotationPreviousOwner]), &record))
 	labels := map[string]*string{}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/certificates"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 )
 
 // certificates determines the serving certificate and the authorities that clients
@@ -25,6 +26,11 @@ func (r *Reconciler) certificates(ctx context.Context, s *reconcileState) error 
 	services := s.servingAPIServices()
 	if !s.deploys() && len(services) == 0 {
 		return nil
+	}
+	for i, service := range services {
+		// The previous owner's authority beside ours is not one of our pods'.
+		services[i] = service.DeepCopy()
+		services[i].Spec.CABundle = lifecycle.OurAuthority(service.Spec.CABundle)
 	}
 	var err error
 	s.certificate, err = r.certificateReconciler.Prepare(ctx, certificates.Input{

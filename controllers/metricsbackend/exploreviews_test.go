@@ -4,6 +4,7 @@
 package metricsbackend
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -112,6 +113,8 @@ func (fc *fakeCluster) misrouted(gv schema.GroupVersion, service *apiregistratio
 		}
 	}
 	switch {
+	case theirs && len(service.Spec.CABundle) > 0 && !bytes.Contains(service.Spec.CABundle, []byte(theirCA)):
+		return "and refuses its certificate"
 	case theirs && len(fc.other.serves) > 0 && !fc.theyServe(gv):
 		return "which does not serve it"
 	case theirs && len(fc.other.serves) > 0, !theirs && len(behind) > 0, strings.HasPrefix(to.Namespace, "other"):

@@ -156,7 +156,8 @@ func (s *reconcileState) observeGroup(v *lifecycle.Version) {
 
 // setLive sets the APIService of a version, and the contest over it.
 func (s *reconcileState) setLive(v *lifecycle.Version, live *apiregistrationv1.APIService) {
-	v.Live, v.Contest = live, nil
+	v.SetLive(live)
+	v.Contest = nil
 	v.Known.Delete(lifecycle.NeedHolder)
 	if live != nil {
 		v.Contest = s.contest(v.Name())

@@ -128,6 +128,7 @@ func (r *Reconciler) servedByPrevious(ctx context.Context, s *reconcileState, v 
 // manager repointed. Deleting or restoring it would undo that manager's change.
 func (r *Reconciler) disown(ctx context.Context, s *reconcileState, live *apiregistrationv1.APIService) error {
 	updated := live.DeepCopy()
+	updated.Spec.CABundle, _ = lifecycle.CutAuthority(live.Spec.CABundle, "")
 	delete(updated.Annotations, v1alpha1.AnnotationPreviousOwner)
 	delete(updated.Annotations, v1alpha1.AnnotationUnverified)
 	delete(updated.Labels, v1alpha1.LabelInstallation)

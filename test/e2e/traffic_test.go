@@ -70,7 +70,7 @@ func (tr *traffic) running() bool { return tr.context.Err() == nil }
 
 func (tr *traffic) send(ctx context.Context, client rest.Interface, path string) {
 	began := time.Now()
-	err := client.Get().AbsPath(path).MaxRetries(0).Timeout(10 * time.Second).Do(ctx).Error()
+	err := client.Get().RequestURI(path).MaxRetries(0).Timeout(10 * time.Second).Do(ctx).Error()
 	if ctx.Err() != nil {
 		return
 	}

@@ -46,7 +46,7 @@ var table = map[Suite]map[Tier]string{
 		Long: `
 			TestVersionDroppedAndAdded TestOperatorKilled TestServingChildrenDeleted TestServingProcessKilled
 			TestKubeAPIServerKilled TestOperatorNamespaceDeleted TestManifestDeletedFirst TestSelfSignedKubelet
-			TestTakeover TestAlertsFire TestBrokenAdoptions TestRunbooks TestChart TestFlux TestPluginVerify TestHorizontalPodAutoscalerByWatch`,
+			TestTakeover TestKEDA TestAlertsFire TestBrokenAdoptions TestRunbooks TestChart TestFlux TestPluginVerify TestHorizontalPodAutoscalerByWatch`,
 		Soak: `TestUpgradeAndRollbackBySpec TestUpgradeAndRollbackByImage TestWatch TestHorizontalPodAutoscalerByWatch`,
 	},
 	Integration: {

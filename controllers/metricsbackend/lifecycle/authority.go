@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
 // AuthorityTime is how long our authority must stay in the caBundle of someone else's APIService before that is taken
@@ -31,11 +33,46 @@ func CutAuthority(caBundle []byte, backend string) (theirs []byte, added time.Ti
 	if !found {
 		return caBundle, time.Time{}
 	}
-	line, _, _ := strings.Cut(string(rest), "\n")
-	if name, at, _ := strings.Cut(line, " "); name == backend {
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	if name, at, _ := strings.Cut(string(line), " "); name == backend {
 		added, _ = time.Parse(time.RFC3339, at)
 	}
 	return theirs, added
+}
+
+// OurAuthority returns what WithAuthority has added to a caBundle, or the whole one if it has not.
+func OurAuthority(caBundle []byte) []byte {
+	_, rest, found := bytes.Cut(caBundle, []byte(authorityLine))
+	if !found {
+		return caBundle
+	}
+	_, ours, _ := bytes.Cut(rest, []byte("\n"))
+	return ours
+}
+
+// SetLive sets the APIService of the version. That of the previous owner keeps its authority beside ours: who applies it
+// may point it back at any time, and often by its Service alone (charts whose caBundle an operator writes).
+func (v *Version) SetLive(live *apiregistrationv1.APIService) {
+	v.Live = live
+	target := &v.Identity.Target
+	target.CABundle = OurAuthority(target.CABundle)
+	if live == nil || !v.Identity.Deploys || len(target.CABundle) == 0 {
+		return
+	}
+	var theirs []byte
+	if record, err := ReadPreviousOwner(live); err == nil && v.IsRecorded() {
+		theirs = record.CABundle
+	} else if v.ReplacesOther() {
+		theirs, _ = CutAuthority(live.Spec.CABundle, "")
+	}
+	present, added := CutAuthority(live.Spec.CABundle, v.Identity.Serving.Backend)
+	switch {
+	case len(theirs) == 0, bytes.Equal(theirs, target.CABundle):
+	case !added.IsZero() && bytes.Equal(present, theirs):
+		target.CABundle = WithAuthority(theirs, target.CABundle, v.Identity.Serving.Backend, added)
+	default:
+		target.CABundle = WithAuthority(theirs, target.CABundle, v.Identity.Serving.Backend, v.Now)
+	}
 }
 
 // testsAuthority reports whether others may write the caBundle of the APIService, which is someone else's. Where nobody
