@@ -75,7 +75,12 @@ func (c *Client) Get(ctx context.Context, path string, params url.Values, into a
 	for name := range params {
 		request = request.Param(name, params.Get(name))
 	}
-	body, err := request.Do(ctx).Raw()
+	result := request.Do(ctx)
+	// Raw's error lacks the message of the status that was sent.
+	if err := result.Error(); err != nil {
+		return fmt.Errorf("GET %s: %w", path, err)
+	}
+	body, err := result.Raw()
 	if err != nil {
 		return fmt.Errorf("GET %s: %w", path, err)
 	}

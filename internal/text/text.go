@@ -65,12 +65,12 @@ func Line(s string, limit int) string {
 	return strings.Clone(Truncate(strings.Join(strings.Fields(s), " "), limit))
 }
 
-// AndMore returns " (and 2 more pods)", or "" if n is 0.
+// AndMore returns " (and 2 more pods)", or "" if n is not positive.
 func AndMore(n int, what string) string {
-	switch n {
-	case 0:
+	switch {
+	case n <= 0:
 		return ""
-	case 1:
+	case n == 1:
 		return " (and 1 more " + what + ")"
 	}
 	return fmt.Sprintf(" (and %d more %ss)", n, what)

@@ -73,6 +73,9 @@ func names(list metav1.PartialObjectMetadataList) map[string]bool {
 	return all
 }
 
+// notKEDAs is in KEDA's internal error for a metric that is of no ScaledObject.
+const notKEDAs = "scaledObject name is not specified"
+
 // Values compares the values of metrics.
 func Values(ctx context.Context, metrics []Metric, theirs, ours Get) (Result, error) {
 	var mu sync.Mutex
@@ -81,12 +84,9 @@ func Values(ctx context.Context, metrics []Metric, theirs, ours Get) (Result, er
 	group.SetLimit(concurrency)
 	for _, m := range metrics[:min(len(metrics), maxMetrics)] {
 		group.Go(func() error {
-			before, err := valuesOf(ctx, m, theirs)
-			if apierrors.IsNotFound(err) || err == nil && len(before) == 0 {
+			before, failure := valuesOf(ctx, m, theirs)
+			if apierrors.IsNotFound(failure) || failure != nil && strings.Contains(failure.Error(), notKEDAs) || failure == nil && len(before) == 0 {
 				return nil // there is nothing to lose
-			}
-			if err != nil {
-				return fmt.Errorf("read %s from the other implementation: %w", m.Description, err)
 			}
 			after, err := valuesOf(ctx, m, ours)
 			if ctx.Err() != nil {
@@ -102,6 +102,9 @@ func Values(ctx context.Context, metrics []Metric, theirs, ours Get) (Result, er
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
+			case failure != nil && len(after) > 0:
+			case failure != nil:
+				found.Lost = append(found.Lost, fmt.Sprintf("%s: no value, and the other implementation fails: %v", m.Description, failure))
 			case err != nil:
 				found.Lost = append(found.Lost, fmt.Sprintf("%s: %v", m.Description, err))
 			case len(after) == 0:

@@ -168,10 +168,22 @@ func TestValues(t *testing.T) {
 			}
 		})
 	}
-	// What the other implementation does not answer now is not nothing.
-	broken := func(context.Context, string, url.Values, any) error { return errors.New("503") }
-	if got, err := Values(t.Context(), metricsOf(t, external), broken, answers{}.get); err == nil {
-		t.Errorf("compared with nothing: %+v", got)
+	for name, tc := range map[string]struct {
+		message string
+		ours    answers
+		want    []string
+	}{
+		"theirs fails, and ours has one of two":  {"a timeout", answers{queue: ten}, []string{"s0-cron (HorizontalPodAutoscaler shop/web): no value, and the other implementation fails: a timeout"}},
+		"KEDA's answer for the metric of nobody": {`Internal error: scaledObject name is not specified`, answers{}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			failing := func(context.Context, string, url.Values, any) error { return errors.New(tc.message) }
+			got, err := Values(t.Context(), metricsOf(t, external), failing, tc.ours.get)
+			if diff := cmp.Diff(Result{Lost: tc.want}, got); diff != "" || err != nil {
+				t.Errorf("error %v (-want +got):\n%s", err, diff)
+			}
+		})
 	}
 	const rps = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/rps?metricLabelSelector=code%3D200"
 	got, err := Values(t.Context(), metricsOf(t, custom), answers{rps: `{"items":[{"describedObject":{"name":"a"},"value":"1"},{"describedObject":{"name":"b"},"value":"1"}]}`}.get,
