@@ -142,13 +142,17 @@ type DeclaredHealth struct {
 // NAMESPACE/NAME, whose token it requests for kubelets.
 const ScrapeAccountVariable = "SCRAPE_SERVICE_ACCOUNT"
 
-// ServesResourceMetrics reports whether kubelets are scraped, and may be: if spec.resourceMetrics
-// is set, or while the status has an APIService of metrics.k8s.io. Its removal takes time, and
-// until then lists must not become empty.
-func (b *MetricsBackend) ServesResourceMetrics() bool {
-	return b.Spec.ResourceMetrics != nil || slices.ContainsFunc(b.Status.APIServices, func(a APIServiceStatus) bool {
-		_, group, _ := strings.Cut(a.Name, ".")
-		return group == "metrics.k8s.io"
+// Serves reports whether serving pods answer requests for an API group, and may collect what that takes: if the spec has its
+// section, or while the status has an APIService of it. Its removal takes time, and until then answers must not become empty.
+func (b *MetricsBackend) Serves(group string) bool {
+	sections := map[string]bool{
+		"metrics.k8s.io":          b.Spec.ResourceMetrics != nil,
+		"custom.metrics.k8s.io":   b.Spec.CustomMetrics != nil,
+		"external.metrics.k8s.io": b.Spec.ExternalMetrics != nil,
+	}
+	return sections[group] || slices.ContainsFunc(b.Status.APIServices, func(a APIServiceStatus) bool {
+		_, of, _ := strings.Cut(a.Name, ".")
+		return of == group
 	})
 }
 

@@ -81,22 +81,27 @@ func (r *Reconciler) differences(ctx context.Context, s *reconcileState, v *life
 	if v.GV.Group == manifests.ResourceMetricsGroup {
 		return comparison.Objects(ctx, v.GV, r.Aggregator.Get, ours)
 	}
-	metrics, err := r.metricsOfAutoscalers(ctx, v)
+	metrics, err := r.metricsOfAutoscalers(ctx, v, func(*autoscalingv2.HorizontalPodAutoscaler) bool { return true })
 	if err != nil {
 		return comparison.Result{}, err
 	}
 	return comparison.Values(ctx, metrics, r.Aggregator.Get, ours)
 }
 
-// metricsOfAutoscalers returns the metrics that autoscalers of the cluster read from a version.
-func (r *Reconciler) metricsOfAutoscalers(ctx context.Context, v *lifecycle.Version) ([]comparison.Metric, error) {
+// metricsOfAutoscalers returns the metrics that those autoscalers of the cluster read from a version.
+func (r *Reconciler) metricsOfAutoscalers(ctx context.Context, v *lifecycle.Version, those func(*autoscalingv2.HorizontalPodAutoscaler) bool) ([]comparison.Metric, error) {
 	var all []autoscalingv2.HorizontalPodAutoscaler
 	for next, more := "", true; more; more = next != "" {
 		var page autoscalingv2.HorizontalPodAutoscalerList
 		if err := r.APIReader.List(ctx, &page, client.Limit(autoscalersPage), client.Continue(next)); err != nil {
 			return nil, fmt.Errorf("list HorizontalPodAutoscalers: %w", err)
 		}
-		all, next = append(all, page.Items...), page.Continue
+		for i := range page.Items {
+			if those(&page.Items[i]) {
+				all = append(all, page.Items[i])
+			}
+		}
+		next = page.Continue
 	}
 	return comparison.MetricsOf(v.GV, all, r.Client.RESTMapper())
 }

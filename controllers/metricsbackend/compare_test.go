@@ -7,9 +7,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -51,11 +53,13 @@ func TestHandBackBesideAutoscalers(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		discovery string
+		inactive  bool
 		kept      bool
 	}{
-		"theirs lists the metric":         {`{"resources":[{"name":"s0-cron"}]}`, false},
-		"theirs does not list the metric": {`{"resources":[{"name":"another"}]}`, true},
-		"theirs does not answer":          {``, true},
+		"theirs lists the metric":         {discovery: `{"resources":[{"name":"s0-cron"}]}`},
+		"theirs does not list the metric": {discovery: `{"resources":[{"name":"another"}]}`, kept: true},
+		"which our pods do not have":      {discovery: `{"resources":[{"name":"another"}]}`, inactive: true},
+		"theirs does not answer":          {kept: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,6 +70,12 @@ func TestHandBackBesideAutoscalers(t *testing.T) {
 			fc.reconcileUntil(r, func() bool { return fc.pointsToNow(externalV1beta1) == ourService && fc.isReady() })
 			kedasMetric(fc)
 			fc.theirs["/apis/external.metrics.k8s.io/v1beta1"] = tc.discovery
+			if tc.inactive {
+				var autoscaler autoscalingv2.HorizontalPodAutoscaler
+				fc.must(fc.raw.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "web"}, &autoscaler))
+				autoscaler.Status.Conditions = []autoscalingv2.HorizontalPodAutoscalerCondition{{Type: autoscalingv2.ScalingActive, Status: "False"}}
+				fc.must(fc.raw.Update(t.Context(), &autoscaler))
+			}
 			fc.consumers = everyPod(hpaOf(apiServiceName(externalV1beta1), fc.today()))
 			fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.ExternalMetrics = nil })
 			fc.reconcileRounds(r, 20)

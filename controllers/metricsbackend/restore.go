@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -111,7 +112,7 @@ func (r *Reconciler) servedByPrevious(ctx context.Context, s *reconcileState, v 
 	if v.GV.Group == manifests.ResourceMetricsGroup {
 		return true
 	}
-	metrics, err := r.metricsOfAutoscalers(ctx, v)
+	metrics, err := r.metricsOfAutoscalers(ctx, v, isActive)
 	if err == nil && len(metrics) > 0 {
 		var discovery metav1.APIResourceList
 		if discovery, err = r.discoveryOf(ctx, s, previous.Target(), v.GV); err == nil {
@@ -122,6 +123,13 @@ func (r *Reconciler) servedByPrevious(ctx context.Context, s *reconcileState, v 
 		klog.FromContext(ctx).Info("Cannot ask the previous owner of an APIService for its metrics", "apiService", v.Name(), "err", err)
 	}
 	return err == nil && len(metrics) == 0
+}
+
+// isActive reports whether an autoscaler has its metrics: one that gets none now has nothing to lose.
+func isActive(autoscaler *autoscalingv2.HorizontalPodAutoscaler) bool {
+	return !slices.ContainsFunc(autoscaler.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
+		return c.Type == autoscalingv2.ScalingActive && c.Status == corev1.ConditionFalse
+	})
 }
 
 // disown removes the operator's labels and annotations from an APIService that another

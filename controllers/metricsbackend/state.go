@@ -143,7 +143,7 @@ func (r *Reconciler) newState(cached *v1alpha1.MetricsBackend) *reconcileState {
 			Spec:         spec.Serving,
 
 			Sources:         spec.Sources,
-			Scrapes:         backend.ServesResourceMetrics(),
+			Scrapes:         backend.Serves(manifests.ResourceMetricsGroup),
 			CustomMetrics:   spec.CustomMetrics != nil,
 			ExternalMetrics: spec.ExternalMetrics != nil,
 		},

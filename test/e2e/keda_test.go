@@ -104,20 +104,25 @@ func TestKEDA(t *testing.T) {
 	}
 
 	t.Log("helm-controller applies it again")
-	before := waitPointsTo(t, kedaVersion, ourService)
-	kubectl(t, "-n", fluxNamespace, "patch", "helmrelease", "keda", "--type=merge", "-p", `{"spec":{"driftDetection":{"mode":"enabled"},"values":{"additionalLabels":{"release":"second"}}}}`)
-	outcome.Eventually(t, 3*time.Minute, "it has pointed the APIService back, and the operator has corrected it", func(ctx context.Context) error {
-		service, err := getAPIService(ctx, kedaVersion)
-		switch {
-		case err != nil:
-			return err
-		case service.Labels["release"] != "second" || service.Spec.Service.Namespace != namespace || service.Generation < before.Generation+2:
-			return fmt.Errorf("labels %v, it points to %s, generation %d after %d", service.Labels, service.Spec.Service.Name, service.Generation, before.Generation)
+	correctDrift := func(mode string) {
+		kubectl(t, "-n", fluxNamespace, "patch", "helmrelease", "keda", "--type=merge", "-p",
+			fmt.Sprintf(`{"spec":{"driftDetection":{"mode":%q},"values":{"additionalLabels":{"drift":%q}}}}`, mode, mode))
+	}
+	correctDrift("enabled")
+	contested = waitCondition(t, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonContested)
+	t.Logf("Stalled: %s", contested.Message)
+	for _, words := range []string{`field manager "helm-controller"`, "HelmRelease flux-system/keda"} {
+		if !strings.Contains(contested.Message, words) {
+			t.Errorf("the message does not say %q", words)
 		}
-		return nil
-	})
-	kubectl(t, "-n", fluxNamespace, "patch", "helmrelease", "keda", "--type=merge", "-p", `{"spec":{"driftDetection":{"mode":"disabled"}}}`)
+	}
+	waitPointsTo(t, kedaVersion, kedaService)
+	correctDrift("disabled")
+	kubectl(t, "-n", fluxNamespace, "wait", "--for=jsonpath={.status.history[0].version}=3", "--timeout=60s", "helmrelease/keda")
+	// A change of the spec makes the operator try again.
+	editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) { spec.ExternalMetrics.AdoptDespiteLostMetrics = true })
 	waitReady(t)
+	waitPointsTo(t, kedaVersion, ourService)
 
 	t.Log("given back")
 	editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) { spec.ExternalMetrics = nil })

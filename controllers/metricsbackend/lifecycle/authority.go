@@ -67,7 +67,7 @@ func (v *Version) SetLive(live *apiregistrationv1.APIService) {
 	}
 	present, added := CutAuthority(live.Spec.CABundle, v.Identity.Serving.Backend)
 	switch {
-	case len(theirs) == 0, bytes.Equal(theirs, target.CABundle):
+	case len(theirs) == 0, !v.IsForeign() && bytes.Equal(theirs, target.CABundle):
 	case !added.IsZero() && bytes.Equal(present, theirs):
 		target.CABundle = WithAuthority(theirs, target.CABundle, v.Identity.Serving.Backend, added)
 	default:

@@ -48,7 +48,7 @@ type WatchSettings struct {
 // settingsOf returns the settings of a MetricsBackend.
 func settingsOf(backend *v1alpha1.MetricsBackend) (Settings, error) {
 	s, err := SettingsFrom(&backend.Spec)
-	if err == nil && !backend.ServesResourceMetrics() {
+	if err == nil && !backend.Serves("metrics.k8s.io") {
 		s = s.withoutResourceMetrics()
 	}
 	return s, err
@@ -56,7 +56,10 @@ func settingsOf(backend *v1alpha1.MetricsBackend) (Settings, error) {
 
 // settingsChanged reports whether the settings may differ between two states of a MetricsBackend.
 func settingsChanged(before, after *v1alpha1.MetricsBackend) bool {
-	return before.UID != after.UID || before.Generation != after.Generation || before.ServesResourceMetrics() != after.ServesResourceMetrics()
+	return before.UID != after.UID || before.Generation != after.Generation ||
+		slices.ContainsFunc([]string{"metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"}, func(group string) bool {
+			return before.Serves(group) != after.Serves(group)
+		})
 }
 
 // withoutResourceMetrics returns the settings with nothing to scrape.

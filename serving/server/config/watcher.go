@@ -8,6 +8,7 @@ package config
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -83,8 +84,8 @@ type Watcher struct {
 	lastError  string
 	// applied is true once settings or the defaults were applied.
 	applied bool
-	// resourceMetrics is spec.resourceMetrics as it was applied last.
-	resourceMetrics *v1alpha1.ResourceMetricsSpec
+	// spec was applied last.
+	spec v1alpha1.MetricsBackendSpec
 }
 
 // NewWatcher watches the file of initial, or the named MetricsBackend in the cluster. With
@@ -176,12 +177,8 @@ func (w *Watcher) apply(ctx context.Context, origin string, backend *v1alpha1.Me
 	logger := klog.FromContext(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	current := backend
-	if backend.Spec.ResourceMetrics == nil && backend.ServesResourceMetrics() {
-		// They are scraped as before until the APIServices are removed.
-		current = backend.DeepCopy()
-		current.Spec.ResourceMetrics = w.resourceMetrics
-	}
+	current := backend.DeepCopy()
+	retainSections(current, &w.spec)
 	s, err := settingsOf(current)
 	if err == nil {
 		err = w.target.Settings(ctx, s)
@@ -200,7 +197,27 @@ func (w *Watcher) apply(ctx context.Context, origin string, backend *v1alpha1.Me
 	reloads.WithLabelValues("success").Inc()
 	reloadSuccessful.Set(1)
 	w.lastError, w.generation, w.applied = "", backend.Generation, true
-	w.resourceMetrics = current.Spec.ResourceMetrics
+	w.spec = current.Spec
 	logger.Info("Applied the settings of the MetricsBackend",
 		"origin", origin, "metricsBackend", klog.KObj(backend), "generation", backend.Generation)
+}
+
+// retainSections completes the spec by those sections of before that it does not have, and their sources, until the
+// APIServices of their groups are removed.
+func retainSections(backend *v1alpha1.MetricsBackend, before *v1alpha1.MetricsBackendSpec) {
+	spec, retained := &backend.Spec, false
+	if spec.ResourceMetrics == nil && backend.Serves("metrics.k8s.io") {
+		spec.ResourceMetrics, retained = before.ResourceMetrics, true
+	}
+	if spec.CustomMetrics == nil && backend.Serves("custom.metrics.k8s.io") {
+		spec.CustomMetrics, retained = before.CustomMetrics, true
+	}
+	if spec.ExternalMetrics == nil && backend.Serves("external.metrics.k8s.io") {
+		spec.ExternalMetrics, retained = before.ExternalMetrics, true
+	}
+	for _, source := range before.Sources {
+		if retained && !slices.ContainsFunc(spec.Sources, func(s v1alpha1.SourceSpec) bool { return s.Name == source.Name }) {
+			spec.Sources = append(spec.Sources, source)
+		}
+	}
 }

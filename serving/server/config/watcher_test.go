@@ -150,22 +150,34 @@ func TestApplyDefaults(t *testing.T) {
 	}
 }
 
-// TestRetirement: while an APIService of metrics.k8s.io is registered, kubelets are scraped as before.
+// TestRetirement: while an APIService of a group is registered, it is served by the settings before.
 func TestRetirement(t *testing.T) {
-	fast := &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{Interval: duration(10 * time.Second)}}
 	target := &fakeTarget{}
 	w := &Watcher{target: target.target()}
-	w.apply(t.Context(), "test", backendWith(1, fast))
-	for range 2 {
-		w.apply(t.Context(), "test", withAPIService([]*v1alpha1.MetricsBackend{backendWith(2, nil)})[0])
+	before := backendWith(1, &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{Interval: duration(10 * time.Second)}})
+	before.Spec.Sources = []v1alpha1.SourceSpec{{Name: "gone", Prometheus: &v1alpha1.PrometheusSource{URL: "https://prometheus.example"}}}
+	before.Spec.CustomMetrics, before.Spec.ExternalMetrics = &v1alpha1.CustomMetricsSpec{}, &v1alpha1.ExternalMetricsSpec{}
+	w.apply(t.Context(), "test", before)
+	for _, registered := range [][]string{{"v1beta1.metrics.k8s.io", "v1beta1.external.metrics.k8s.io"}, {"v1beta1.external.metrics.k8s.io"}, nil} {
+		after := backendWith(2, nil)
+		for _, name := range registered {
+			after.Status.APIServices = append(after.Status.APIServices, v1alpha1.APIServiceStatus{Name: name})
+		}
+		w.apply(t.Context(), "test", after)
 	}
-	w.apply(t.Context(), "test", backendWith(2, nil))
 	var got []string
 	for _, s := range target.settings {
-		got = append(got, fmt.Sprintf("%v %s", s.ResourceMetrics, s.Kubelet.Interval))
+		got = append(got, fmt.Sprintf("resource metrics %t each %s, custom %t, external %t, %d sources",
+			s.ResourceMetrics, s.Kubelet.Interval, s.Spec.CustomMetrics != nil, s.Spec.ExternalMetrics != nil, len(s.Spec.Sources)))
 	}
-	if diff := cmp.Diff([]string{"true 10s", "true 10s", "true 10s", "false 15s"}, got); diff != "" {
-		t.Errorf("resource metrics and interval (-want +got):\n%s", diff)
+	want := []string{
+		"resource metrics true each 10s, custom true, external true, 1 sources",
+		"resource metrics true each 10s, custom false, external true, 1 sources",
+		"resource metrics false each 15s, custom false, external true, 1 sources",
+		"resource metrics false each 15s, custom false, external false, 0 sources",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
 	}
 }
 
