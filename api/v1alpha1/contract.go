@@ -205,6 +205,10 @@ const (
 	// ScrapeNoAddress means: the node has no address of the wanted types, or its
 	// annotation is no valid path.
 	ScrapeNoAddress ScrapeReason = "NoAddress"
+	// ScrapeNoIPv4 and ScrapeNoIPv6 mean: serving pods have no network of this family, of which
+	// all addresses of the node are that could be used.
+	ScrapeNoIPv4 ScrapeReason = "NoIPv4"
+	ScrapeNoIPv6 ScrapeReason = "NoIPv6"
 	// ScrapeConnectionFailed means: the connection failed or broke.
 	ScrapeConnectionFailed ScrapeReason = "ConnectionFailed"
 	// ScrapeTimeout means: no complete response within scrape.timeout.

@@ -127,9 +127,10 @@ type ScrapeSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(self) || quantity(self).compareTo(quantity('256Mi')) <= 0",message="scrape.maxBodySize must be at most 256Mi"
 	MaxBodySize string `json:"maxBodySize,omitempty"`
 
-	// Types of node addresses, in order of preference: a node is scraped at its first
-	// address of the first type that it has. Default: [InternalIP, ExternalIP, Hostname,
-	// InternalDNS, ExternalDNS].
+	// Types of node addresses, in order of preference: a node is scraped at its addresses
+	// of the first type that it has. Of several, such as IPv6 and IPv4, at most four are
+	// tried in turn, until one can be connected to. Default: [InternalIP, ExternalIP,
+	// Hostname, InternalDNS, ExternalDNS].
 	// +optional
 	// +kubebuilder:default={"InternalIP","ExternalIP","Hostname","InternalDNS","ExternalDNS"}
 	// +listType=atomic

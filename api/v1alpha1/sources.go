@@ -121,7 +121,7 @@ type PrometheusSource struct {
 	PartialResponse PartialResponsePolicy `json:"partialResponse,omitempty"`
 
 	// How the server is verified, and the client certificate, with an https URL. Default:
-	// the CA certificates of the serving image, no client certificate.
+	// the public CA certificates in serving, no client certificate.
 	// +optional
 	TLS SourceTLS `json:"tls,omitzero"`
 
@@ -174,16 +174,40 @@ type SecretKeyReference struct {
 	Key string `json:"key"`
 }
 
-// SourceTLS says how the server is verified, and has the client certificate. The Secrets
-// are in the namespace of the serving component. They are watched: changed contents are
-// used from the next connection on.
+// ConfigMapKeyReference names a key of a ConfigMap in the namespace of the serving component.
+type ConfigMapKeyReference struct {
+	// Name of the ConfigMap.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	Name string `json:"name"`
+	// Key in the ConfigMap's data.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
+	Key string `json:"key"`
+}
+
+// SourceTLS says how the server is verified, and has the client certificate. Secrets and
+// ConfigMaps are in the namespace of the serving component. They are watched: changed
+// contents are used from the next connection on.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.ca) || !has(self.insecureSkipVerify) || !self.insecureSkipVerify",message="tls.ca and tls.insecureSkipVerify exclude each other: remove one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.caConfigMap) || (!has(self.ca) && (!has(self.insecureSkipVerify) || !self.insecureSkipVerify))",message="tls.caConfigMap excludes tls.ca and tls.insecureSkipVerify: keep one of them"
 type SourceTLS struct {
 	// Key of a Secret with the CA certificates in PEM that verify the server's
-	// certificate. Default: the CA certificates of the serving image.
+	// certificate. Only one of ca and caConfigMap can be set. Default: the public CA
+	// certificates in serving, or those that SSL_CERT_FILE or SSL_CERT_DIR in its
+	// environment name.
 	// +optional
 	CA *SecretKeyReference `json:"ca,omitempty"`
+
+	// Like ca, but a key of a ConfigMap, such as a bundle that trust-manager distributes,
+	// or the cluster's own CA in ca.crt of kube-root-ca.crt. Default: as for ca.
+	// +optional
+	CAConfigMap *ConfigMapKeyReference `json:"caConfigMap,omitempty"`
 
 	// Secret of type kubernetes.io/tls with a client certificate for mutual TLS. Default:
 	// none.

@@ -33,8 +33,8 @@ const (
 	MaxInterval = time.Hour
 )
 
-// secretKey is the pattern of a Secret's keys.
-var secretKey = regexp.MustCompile(`^[-._a-zA-Z0-9]{1,253}$`)
+// dataKey is the pattern of the keys of Secrets and ConfigMaps.
+var dataKey = regexp.MustCompile(`^[-._a-zA-Z0-9]{1,253}$`)
 
 // ownHeaders are the headers that the HTTP client sets itself, in canonical form.
 var ownHeaders = []string{
@@ -172,6 +172,14 @@ func validateSourceTLS(path *field.Path, tls *SourceTLS) field.ErrorList {
 	if tls.CA != nil && tls.InsecureSkipVerify {
 		errs = append(errs, field.Forbidden(path.Child("ca"), "has no effect with insecureSkipVerify: remove one of them"))
 	}
+	if ref := tls.CAConfigMap; ref != nil {
+		path := path.Child("caConfigMap")
+		errs = append(errs, validateName(path.Child("name"), ref.Name, validation.IsDNS1123Subdomain)...)
+		errs = append(errs, validateKey(path.Child("key"), ref.Key, "ConfigMap")...)
+		if tls.CA != nil || tls.InsecureSkipVerify {
+			errs = append(errs, field.Forbidden(path, "excludes ca and insecureSkipVerify: keep one of them"))
+		}
+	}
 	return errs
 }
 
@@ -250,11 +258,14 @@ func validateSecretKey(path *field.Path, reference *SecretKeyReference) field.Er
 	if reference == nil {
 		return nil
 	}
-	errs := validateSecret(path, &reference.SecretReference)
-	if !secretKey.MatchString(reference.Key) {
-		errs = append(errs, field.Invalid(path.Child("key"), reference.Key, "must be a key of a Secret: letters, digits, '-', '_' and '.'"))
+	return append(validateSecret(path, &reference.SecretReference), validateKey(path.Child("key"), reference.Key, "Secret")...)
+}
+
+func validateKey(path *field.Path, key, kind string) field.ErrorList {
+	if dataKey.MatchString(key) {
+		return nil
 	}
-	return errs
+	return field.ErrorList{field.Invalid(path, key, "must be a key of a "+kind+": letters, digits, '-', '_' and '.'")}
 }
 
 // SourceSecrets returns the names of the Secrets that sources use, sorted, without
@@ -282,6 +293,19 @@ func SourceSecrets(sources []SourceSpec) []string {
 		add(p.Authentication.Basic)
 		for j := range p.Headers {
 			addKey(p.Headers[j].ValueFrom)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// SourceConfigMaps returns the names of the ConfigMaps that sources use, sorted, without
+// duplicates.
+func SourceConfigMaps(sources []SourceSpec) []string {
+	var names []string
+	for i := range sources {
+		if p := sources[i].Prometheus; p != nil && p.TLS.CAConfigMap != nil && p.TLS.CAConfigMap.Name != "" {
+			names = append(names, p.TLS.CAConfigMap.Name)
 		}
 	}
 	slices.Sort(names)

@@ -82,6 +82,18 @@ func TestValidateSources(t *testing.T) {
 		"CA that is not looked at": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
 			p.TLS.CA, p.TLS.InsecureSkipVerify = secretKeyNamed("ca", "ca.crt"), true
 		}, want: []string{"sources[0].prometheus.tls.ca"}},
+		"CA in a ConfigMap": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
+			p.TLS.CAConfigMap = &ConfigMapKeyReference{Name: "trust-bundle", Key: "ca-bundle.pem"}
+		}},
+		"CAs in both": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
+			p.TLS.CA, p.TLS.CAConfigMap = secretKeyNamed("ca", "ca.crt"), &ConfigMapKeyReference{Name: "ca", Key: "ca.crt"}
+		}, want: []string{"sources[0].prometheus.tls.caConfigMap"}},
+		"ConfigMap that is not looked at": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
+			p.TLS.CAConfigMap, p.TLS.InsecureSkipVerify = &ConfigMapKeyReference{Name: "ca", Key: "ca.crt"}, true
+		}, want: []string{"sources[0].prometheus.tls.caConfigMap"}},
+		"ConfigMap's name and key": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
+			p.TLS.CAConfigMap = &ConfigMapKeyReference{Name: "../x", Key: "a b"}
+		}, want: []string{"sources[0].prometheus.tls.caConfigMap.name", "sources[0].prometheus.tls.caConfigMap.key"}},
 		"names of Secrets": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
 			p.TLS.CA, p.TLS.ClientCertificate = secretKeyNamed("A", "a b"), &SecretReference{Name: "../x"}
 		}, want: []string{"sources[0].prometheus.tls.ca.name", "sources[0].prometheus.tls.ca.key", "sources[0].prometheus.tls.clientCertificate.name"}},
@@ -159,6 +171,16 @@ func TestValidateSources(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestSourceConfigMaps(t *testing.T) {
+	bundle := func(name string) *PrometheusSource {
+		return &PrometheusSource{TLS: SourceTLS{CAConfigMap: &ConfigMapKeyReference{Name: name, Key: "ca.crt"}}}
+	}
+	sources := []SourceSpec{{Name: "none"}, {Name: "b", Prometheus: bundle("b")}, {Name: "a", Prometheus: bundle("a")}, {Name: "again", Prometheus: bundle("b")}, {Name: "Secret", Prometheus: &PrometheusSource{TLS: SourceTLS{CA: secretKeyNamed("c", "ca.crt")}}}}
+	if diff := cmp.Diff([]string{"a", "b"}, SourceConfigMaps(sources)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -7,7 +7,11 @@ package main
 import (
 	"os"
 	"runtime/debug"
+	// The image has neither time zones nor CA certificates. Files of the system take precedence
+	// over both, and those that SSL_CERT_FILE and SSL_CERT_DIR name.
+	_ "time/tzdata"
 
+	_ "golang.org/x/crypto/x509roots/fallback"
 	"k8s.io/component-base/cli"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/server"

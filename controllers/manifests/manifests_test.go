@@ -63,6 +63,10 @@ func withSources(s Serving) Serving {
 			Authentication: v1alpha1.SourceAuthentication{BearerToken: secret("mimir", "token")},
 			Headers:        []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", ValueFrom: secret("mimir", "tenant")}, {Name: "X-Team", Value: "a"}},
 		}},
+		{Name: "thanos", Prometheus: &v1alpha1.PrometheusSource{
+			URL: "https://thanos.monitoring.svc:9090",
+			TLS: v1alpha1.SourceTLS{CAConfigMap: &v1alpha1.ConfigMapKeyReference{Name: "trust-bundle", Key: "ca-bundle.pem"}},
+		}},
 		{Name: "none"},
 	}
 	return s
@@ -260,6 +264,7 @@ func TestRules(t *testing.T) {
 		{"namespaced, with sources", "discovery.k8s.io", "endpointslices", "", "", "get,list,watch"},
 		{"namespaced, with sources", "", "serviceaccounts/token", "", "metrics-serving-b-scrape", "create"},
 		{"namespaced, with sources", "", "secrets", "", "mimir,mimir-ca,mimir-client", "list,watch"},
+		{"namespaced, with sources", "", "configmaps", "", "trust-bundle", "list,watch"},
 		{"prober", "", "", "/apis,/apis/*,/sources,/consumers,/declared", "", "get"},
 		{"prober", "metrics.k8s.io", "nodes,pods", "", "", "list"},
 		{"reader", "metrics.k8s.io", "pods,nodes", "", "", "get,list,watch"},

@@ -166,7 +166,7 @@ func account(name, namespace string) *rbacv1ac.SubjectApplyConfiguration {
 
 // Role returns the rights of serving pods in their namespace: to list ready peers, which
 // the first readiness check asks for the versions that they serve, to request tokens for
-// kubelets, and to watch the Secrets that sources refer to, each by name.
+// kubelets, and to watch the Secrets and ConfigMaps that sources refer to, each by name.
 func Role(s Serving) *rbacv1ac.RoleApplyConfiguration {
 	rules := []*rbacv1ac.PolicyRuleApplyConfiguration{
 		rule([]string{"discovery.k8s.io"}, []string{"endpointslices"}, readVerbs),
@@ -174,6 +174,9 @@ func Role(s Serving) *rbacv1ac.RoleApplyConfiguration {
 	}
 	if names := v1alpha1.SourceSecrets(s.Sources); len(names) > 0 {
 		rules = append(rules, rule([]string{""}, []string{"secrets"}, []string{"list", "watch"}).WithResourceNames(names...))
+	}
+	if names := v1alpha1.SourceConfigMaps(s.Sources); len(names) > 0 {
+		rules = append(rules, rule([]string{""}, []string{"configmaps"}, []string{"list", "watch"}).WithResourceNames(names...))
 	}
 	return rbacv1ac.Role(s.Name(), s.Namespace).WithLabels(s.Labels()).WithRules(rules...)
 }

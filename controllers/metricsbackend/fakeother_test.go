@@ -75,15 +75,22 @@ func (t otherImplementation) allServe(version string) bool {
 }
 
 // runMetricsServer creates the Service of metrics-server with ready endpoints that serve
-// the versions.
+// the versions. The Service is dual-stack; no endpoint answers at its second address.
 func (fc *fakeCluster) runMetricsServer(endpoints int, versions ...schema.GroupVersion) {
 	fc.t.Helper()
 	fc.other.serves, fc.other.failing = map[string][]schema.GroupVersion{}, map[string]error{}
 	fc.create(&corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "metrics-server"},
-		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "https", Port: 443}}},
+		Spec: corev1.ServiceSpec{
+			Ports:      []corev1.ServicePort{{Name: "https", Port: 443}},
+			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol},
+		},
 	})
 	fc.create(otherEndpoints(0))
+	second := otherEndpoints(0)
+	second.Name, second.AddressType = "metrics-server-2", discoveryv1.AddressTypeIPv6
+	second.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"fd00::1"}}}
+	fc.create(second)
 	fc.scaleMetricsServer(endpoints, versions...)
 }
 
@@ -105,7 +112,8 @@ func otherEndpoints(n int) *discoveryv1.EndpointSlice {
 			Namespace: "kube-system", Name: "metrics-server-1",
 			Labels: map[string]string{discoveryv1.LabelServiceName: "metrics-server"},
 		},
-		Ports: []discoveryv1.EndpointPort{{Name: ptr.To("metrics"), Port: ptr.To[int32](8080)}, {Name: ptr.To("https"), Port: ptr.To[int32](10250)}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("metrics"), Port: ptr.To[int32](8080)}, {Name: ptr.To("https"), Port: ptr.To[int32](10250)}},
 	}
 	for i := range n {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("192.168.0.%d", i+1)}})

@@ -88,13 +88,17 @@ func (r *Reconciler) readService(ctx context.Context, target manifests.Target) (
 		return nil, fmt.Errorf("list EndpointSlices of Service %s: %w", target, err)
 	}
 	for i := range slicesOf.Items {
+		// kube-apiserver connects to the Service's first address. The operator may lack the network
+		// of the other family of a dual-stack Service.
+		if families := service.Spec.IPFamilies; len(families) > 0 && string(families[0]) != string(slicesOf.Items[i].AddressType) {
+			continue
+		}
 		for _, address := range readyAddresses(&slicesOf.Items[i], service.Spec.Ports[port].Name) {
 			found.endpoints = append(found.endpoints, endpoint{address: address})
 		}
 	}
 	slices.SortFunc(found.endpoints, func(a, b endpoint) int { return strings.Compare(a.address, b.address) })
-	// A dual-stack Service has slices for each family, and an endpoint may be in two
-	// slices while they change.
+	// An endpoint may be in two slices while they change.
 	found.endpoints = slices.CompactFunc(found.endpoints, func(a, b endpoint) bool { return a.address == b.address })
 	return found, nil
 }

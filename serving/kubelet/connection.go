@@ -97,9 +97,11 @@ func (c *connection) closeIdle() {
 func (c *connection) dial(ctx context.Context, s *kubeletTLS, host, address string, buffer []byte, deadline time.Time) (*tlsConn, error) {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	raw, err := s.dial(ctx, "tcp", address)
+	connectCtx, connected := connectContext(ctx)
+	raw, err := s.dial(connectCtx, "tcp", address)
+	connected()
 	if err != nil {
-		return nil, &connectError{err}
+		return nil, &connectError{&dialError{err}}
 	}
 	record := &recordConn{Conn: raw, buffer: buffer}
 	conn := &tlsConn{Conn: tls.Client(record, c.tlsConfig(s, host)), record: record, settings: s, address: address}

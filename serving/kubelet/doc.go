@@ -8,6 +8,7 @@
 //
 //	schedule.go    a node is due and a slot is free
 //	scrape.go      request, status, body (textparse: lines, labels, numbers)
+//	addresses.go   the node's addresses in turn
 //	roundtrip.go   the request and its response, with credentials (credentials.go)
 //	connection.go  the node's connection, verified before the token is sent
 //	parse.go       lines to samples, without an allocation each

@@ -62,44 +62,31 @@ func (n *Node) sameEndpoint(o *Node) bool {
 	return n.Path == o.Path && n.KubeletPort == o.KubeletPort && slices.Equal(n.Addresses, o.Addresses)
 }
 
-// endpoint is the address of a kubelet.
-type endpoint struct {
-	// host is the address without brackets, to verify the certificate.
-	host string
-	url  url.URL
+// endpoint is where a kubelet answers on each of its node's addresses.
+type endpoint struct{ port, path string }
+
+// at returns the URL at an address without brackets.
+func (e endpoint) at(host string) *url.URL {
+	return &url.URL{Scheme: "https", Host: net.JoinHostPort(host, e.port), Path: e.path}
 }
 
-// endpoint returns the node's endpoint, with the first of the settings' address
-// types that the node has. Addresses, port and annotation are untrusted input that
-// decides where the token is sent, so only a plain host, port and path is accepted.
-func (n *Node) endpoint(s *settings) (endpoint, error) {
-	host := n.address(s.AddressTypes)
-	if host == "" {
-		return endpoint{}, fmt.Errorf("the node's status has no usable address of the types %v: set spec.resourceMetrics.scrape.addressTypes to a type that it has", s.AddressTypes)
+// endpoint returns the node's endpoint, and the addresses to try, appended to hosts.
+// Addresses, port and annotation are untrusted input that decides where the token is
+// sent, so only a plain host, port and path is accepted.
+func (n *Node) endpoint(s *settings, hosts []string) (endpoint, []string, error) {
+	hosts = n.hosts(hosts, s.AddressTypes)
+	if len(hosts) == 0 {
+		return endpoint{}, nil, fmt.Errorf("the node's status has no usable address of the types %v: set spec.resourceMetrics.scrape.addressTypes to a type that it has", s.AddressTypes)
 	}
 	p, err := metricsPath(n.Path)
 	if err != nil {
-		return endpoint{}, err
+		return endpoint{}, nil, err
 	}
 	port := cmp.Or(s.Port, n.KubeletPort, v1alpha1.DefaultKubeletPort)
 	if port < 1 || port > 65535 {
-		return endpoint{}, fmt.Errorf("the kubelet port %d in the node's status is not a TCP port: set spec.resourceMetrics.scrape.port", port)
+		return endpoint{}, nil, fmt.Errorf("the kubelet port %d in the node's status is not a TCP port: set spec.resourceMetrics.scrape.port", port)
 	}
-	return endpoint{
-		host: host,
-		url:  url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.Itoa(int(port))), Path: p},
-	}, nil
-}
-
-func (n *Node) address(preferred []corev1.NodeAddressType) string {
-	for _, wanted := range preferred {
-		for _, a := range n.Addresses {
-			if a.Type == wanted && validAddress(a) {
-				return a.Address
-			}
-		}
-	}
-	return ""
+	return endpoint{port: strconv.Itoa(int(port)), path: p}, hosts, nil
 }
 
 func validAddress(a corev1.NodeAddress) bool {

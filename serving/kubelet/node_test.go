@@ -4,6 +4,7 @@
 package kubelet
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -44,14 +45,21 @@ func TestAddress(t *testing.T) {
 		{Type: hostname, Address: "n1"}, {Type: external, Address: "198.51.100.1"},
 		{Type: internal, Address: "192.0.2.1"}, {Type: internal, Address: "2001:db8::1"},
 	}
+	var many []corev1.NodeAddress
+	for i := range maxHosts + 1 {
+		many = append(many, corev1.NodeAddress{Type: internal, Address: fmt.Sprintf("192.0.2.%d", i)})
+	}
 	tests := map[string]struct {
 		addresses []corev1.NodeAddress
 		types     []corev1.NodeAddressType
-		want      string
+		// want are the addresses to try.
+		want string
 	}{
 		"the first type that is there":  {all, []corev1.NodeAddressType{dns, external, internal}, "198.51.100.1"},
-		"the first of a type":           {all, []corev1.NodeAddressType{internal}, "192.0.2.1"},
-		"dual stack, IPv6 first":        {[]corev1.NodeAddress{all[3], all[2]}, []corev1.NodeAddressType{internal}, "2001:db8::1"},
+		"all of a type":                 {all, []corev1.NodeAddressType{internal}, "192.0.2.1 2001:db8::1"},
+		"dual stack, IPv6 first":        {[]corev1.NodeAddress{all[3], all[2]}, []corev1.NodeAddressType{internal}, "2001:db8::1 192.0.2.1"},
+		"twice the same":                {[]corev1.NodeAddress{all[2], all[2]}, []corev1.NodeAddressType{internal}, "192.0.2.1"},
+		"more than are tried":           {many, []corev1.NodeAddressType{internal}, "192.0.2.0 192.0.2.1 192.0.2.2 192.0.2.3"},
 		"no such type":                  {all, []corev1.NodeAddressType{dns}, ""},
 		"none":                          {nil, v1alpha1.DefaultAddressTypes(), ""},
 		"an IP that is none":            {[]corev1.NodeAddress{{Type: internal, Address: "evil.example"}, all[0]}, []corev1.NodeAddressType{internal, hostname}, "n1"},
@@ -66,9 +74,9 @@ func TestAddress(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			n := &Node{Name: "n1", Addresses: tt.addresses}
-			at, err := n.endpoint(&settings{Settings: Settings{AddressTypes: tt.types}})
-			if at.host != tt.want || (err == nil) != (tt.want != "") {
-				t.Errorf("endpoint() = %q, %v, want %q", at.host, err, tt.want)
+			_, hosts, err := n.endpoint(&settings{Settings: Settings{AddressTypes: tt.types}}, nil)
+			if got := strings.Join(hosts, " "); got != tt.want || (err == nil) != (tt.want != "") {
+				t.Errorf("endpoint() = %q, %v, want %q", got, err, tt.want)
 			}
 		})
 	}
@@ -77,7 +85,7 @@ func TestAddress(t *testing.T) {
 func TestEndpointPort(t *testing.T) {
 	n := testNode("n1", "192.0.2.1")
 	n.KubeletPort = 70000
-	_, err := n.endpoint(&settings{Settings: testSettings()})
+	_, _, err := n.endpoint(&settings{Settings: testSettings()}, nil)
 	if err == nil || !strings.Contains(err.Error(), "scrape.port") {
 		t.Errorf("endpoint() with port 70000: %v", err)
 	}

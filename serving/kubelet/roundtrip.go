@@ -26,7 +26,10 @@ const maxHeader = 64 << 10
 type attempt struct {
 	connection *connection
 	settings   *kubeletTLS
-	host       string
+	// host is the address in the request, without brackets, to verify the certificate.
+	host string
+	// connectBy is until when to connect; zero means the deadline.
+	connectBy time.Time
 	// deadline is by the clock of the kernel's timers, which is not Source.clock.
 	deadline time.Time
 	// reuse: the connection is to be kept.

@@ -6,7 +6,6 @@ package kubelet
 import (
 	"bufio"
 	"context"
-	"net/http"
 	"sync"
 	"time"
 
@@ -110,26 +109,20 @@ func (s *Source) scrape(ctx context.Context, t *target, node *Node, cfg *setting
 
 // fetch sends the request and parses the answer. It sets o.url.
 func fetch(ctx context.Context, t *target, node *Node, cfg *settings, w *workspace, p *parser, o *scrapeResult) *failure {
-	endpoint, err := node.endpoint(cfg)
+	var buffer [maxHosts]string
+	endpoint, hosts, err := node.endpoint(cfg, buffer[:0])
 	if err != nil {
 		return &failure{reason: v1alpha1.ScrapeNoAddress, err: err}
 	}
-	o.url = endpoint.url.String()
+	o.url = endpoint.at(hosts[0]).String()
 	if f := cfg.kubeletTLS.unverifiable; f != nil {
 		return f
 	}
 	a := &attempt{
-		connection: &t.connection, settings: cfg.kubeletTLS, host: endpoint.host,
+		connection: &t.connection, settings: cfg.kubeletTLS,
 		deadline: time.Now().Add(cfg.Timeout), reuse: cfg.Interval < maxIdle, workspace: w,
 	}
-	request := (&http.Request{
-		Method: http.MethodGet,
-		URL:    &endpoint.url,
-		Host:   endpoint.url.Host,
-		Header: http.Header{"Accept": {acceptText}},
-	}).WithContext(context.WithValue(ctx, attemptKey{}, a))
-	// A RoundTripper does not follow redirects.
-	response, err := cfg.kubeletTLS.roundTripper.RoundTrip(request)
+	response, err := t.send(ctx, hosts, endpoint, a, o)
 	if err != nil {
 		return classify(cfg.Timeout, cfg.MaxBodySize, err)
 	}

@@ -118,9 +118,11 @@ type target struct {
 	// warmUp: the last scrape was scheduled to complete the pods of a new node.
 	warmUp bool
 
-	// state is owned by the running scrape; connection has its own lock.
+	// state and host are owned by the running scrape; connection has its own lock.
 
-	state      nodeState
+	state nodeState
+	// host is the address that was connected to last.
+	host       string
 	connection connection
 }
 

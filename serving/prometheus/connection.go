@@ -83,7 +83,7 @@ func newTransport(cfg *settings, c *credentials, dial dialFunc) (*http.Transport
 		ServerName: cfg.spec.TLS.ServerName, Insecure: cfg.spec.TLS.InsecureSkipVerify,
 	}})
 	if err != nil {
-		return nil, fmt.Errorf("use the certificates from the Secrets of tls: %w", err)
+		return nil, fmt.Errorf("use the certificates that tls names: %w", err)
 	}
 	if config == nil {
 		config = &tls.Config{MinVersion: tls.VersionTLS12}

@@ -25,14 +25,17 @@ import (
 // called for each request, so that rotations and new Secrets take effect with the next one, and
 // must read from memory.
 //
-// The error is ErrNoSecret if there is none. Another error means that this is not known yet:
+// The error is ErrNotFound if there is none. Another error means that this is not known yet:
 // right after a spec names another Secret, permission to read it may still be missing.
 type Secrets func(name string) (map[string][]byte, error)
 
-// ErrNoSecret is returned by Secrets if a Secret does not exist.
-var ErrNoSecret = errors.New("there is no such Secret")
+// ConfigMaps returns the data of a ConfigMap, like Secrets.
+type ConfigMaps func(name string) (map[string][]byte, error)
 
-// errPending is wrapped by the error of resolve if a Secret has not been read yet.
+// ErrNotFound is returned by Secrets and ConfigMaps if an object does not exist.
+var ErrNotFound = errors.New("there is no such object")
+
+// errPending is wrapped by the error of resolve if an object has not been read yet.
 var errPending = errors.New("it has yet to be read")
 
 // header is set on each request.
@@ -50,12 +53,15 @@ type credentials struct {
 	longest int
 }
 
-// resolve returns the credentials of a source. Errors name Secret and key, never a value.
-func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets) (*credentials, error) {
+// resolve returns the credentials of a source. Errors name object and key, never a value.
+func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets, configMaps ConfigMaps) (*credentials, error) {
 	r := resolver{secrets: secrets}
 	c := &credentials{}
 	if ref := spec.TLS.CA; ref != nil {
 		c.ca = r.key(ref, "tls.ca")
+	}
+	if ref := spec.TLS.CAConfigMap; ref != nil {
+		c.ca = r.read("ConfigMap", configMaps, ref.Name, ref.Key, "tls.caConfigMap")
 	}
 	if ref := spec.TLS.ClientCertificate; ref != nil {
 		c.certificate = r.value(ref.Name, corev1.TLSCertKey, "tls.clientCertificate")
@@ -89,7 +95,7 @@ func (c *credentials) equal(o *credentials) bool {
 	return c.sameTLS(o) && c.token == o.token && c.username == o.username && c.password == o.password && slices.Equal(c.headers, o.headers)
 }
 
-// resolver reads Secrets and keeps the first error.
+// resolver reads Secrets and ConfigMaps and keeps the first error.
 type resolver struct {
 	secrets Secrets
 	err     error
@@ -106,22 +112,26 @@ func (r *resolver) key(ref *v1alpha1.SecretKeyReference, field string) []byte {
 }
 
 func (r *resolver) value(name, key, field string) []byte {
+	return r.read("Secret", r.secrets, name, key, field)
+}
+
+func (r *resolver) read(kind string, get func(name string) (map[string][]byte, error), name, key, field string) []byte {
 	var data map[string][]byte
-	err := ErrNoSecret
-	if r.secrets != nil {
-		data, err = r.secrets(name)
+	err := ErrNotFound
+	if get != nil {
+		data, err = get(name)
 	}
 	switch {
-	case errors.Is(err, ErrNoSecret):
-		r.fail("there is no Secret %q for %s: create it in the backend's namespace", name, field)
+	case errors.Is(err, ErrNotFound):
+		r.fail("there is no %s %q for %s: create it in the backend's namespace", kind, name, field)
 		return nil
 	case err != nil:
-		r.fail("the Secret %q for %s is not known: %w: %w", name, field, errPending, err)
+		r.fail("the %s %q for %s is not known: %w: %w", kind, name, field, errPending, err)
 		return nil
 	}
 	value := data[key]
 	if len(value) == 0 {
-		r.fail("the Secret %q has nothing under the key %q, which %s needs", name, key, field)
+		r.fail("the %s %q has nothing under the key %q, which %s needs", kind, name, key, field)
 	}
 	return value
 }

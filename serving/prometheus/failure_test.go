@@ -271,12 +271,14 @@ func TestConnectionFailures(t *testing.T) {
 		"TLS, unexpected": {func(s *v1alpha1.PrometheusSource) {
 			s.URL, s.TLS = strings.Replace(s.URL, "https", "http", 1), v1alpha1.SourceTLS{}
 		}, query.ReasonRejected, "HTTP request to an HTTPS server"},
-		"another name":   {func(s *v1alpha1.PrometheusSource) { s.TLS.ServerName = "thanos.monitoring.svc" }, query.ReasonCertificateUntrusted, "set tls.serverName"},
-		"another CA":     {func(s *v1alpha1.PrometheusSource) { s.TLS.CA = nil }, query.ReasonCertificateUntrusted, "give its authority in tls.ca"},
-		"no Secret":      {func(s *v1alpha1.PrometheusSource) { s.TLS.CA = secretKey("none", "ca.crt") }, query.ReasonCredentials, `there is no Secret "none" for tls.ca`},
-		"no key":         {func(s *v1alpha1.PrometheusSource) { s.TLS.CA = secretKey("ca", "ca.pem") }, query.ReasonCredentials, `the Secret "ca" has nothing under the key "ca.pem"`},
-		"no certificate": {func(s *v1alpha1.PrometheusSource) { s.TLS.CA = secretKey("bad", "text") }, query.ReasonCredentials, "use the certificates from the Secrets of tls"},
-		"no token":       {func(s *v1alpha1.PrometheusSource) { s.Authentication.BearerToken = secretKey("bad", "blank") }, query.ReasonCredentials, "cannot be in a header"},
+		"another name":            {func(s *v1alpha1.PrometheusSource) { s.TLS.ServerName = "thanos.monitoring.svc" }, query.ReasonCertificateUntrusted, "set tls.serverName"},
+		"another CA":              {func(s *v1alpha1.PrometheusSource) { s.TLS.CA = nil }, query.ReasonCertificateUntrusted, "give its authority in tls.ca"},
+		"no Secret":               {func(s *v1alpha1.PrometheusSource) { s.TLS.CA = secretKey("none", "ca.crt") }, query.ReasonCredentials, `there is no Secret "none" for tls.ca`},
+		"no key":                  {func(s *v1alpha1.PrometheusSource) { s.TLS.CA = secretKey("ca", "ca.pem") }, query.ReasonCredentials, `the Secret "ca" has nothing under the key "ca.pem"`},
+		"no certificate":          {func(s *v1alpha1.PrometheusSource) { s.TLS.CA = secretKey("bad", "text") }, query.ReasonCredentials, "use the certificates that tls names"},
+		"no ConfigMap":            {func(s *v1alpha1.PrometheusSource) { s.TLS = bundleTLS("none", "ca.pem") }, query.ReasonCredentials, `there is no ConfigMap "none" for tls.caConfigMap: create it in the backend's namespace`},
+		"no key in the ConfigMap": {func(s *v1alpha1.PrometheusSource) { s.TLS = bundleTLS("bundle", "ca.crt") }, query.ReasonCredentials, `the ConfigMap "bundle" has nothing under the key "ca.crt", which tls.caConfigMap needs`},
+		"no token":                {func(s *v1alpha1.PrometheusSource) { s.Authentication.BearerToken = secretKey("bad", "blank") }, query.ReasonCredentials, "cannot be in a header"},
 		"no header": {func(s *v1alpha1.PrometheusSource) {
 			s.Headers = []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", ValueFrom: secretKey("bad", "lines")}}
 		}, query.ReasonCredentials, "cannot be in a header"},
@@ -284,6 +286,7 @@ func TestConnectionFailures(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, answers("application/json", oneSample), tc.change)
+			w.configMaps.set("bundle", map[string]string{"ca.pem": "none"})
 			w.secrets.set("bad", map[string]string{"text": "not a certificate", "blank": " \n", "lines": "a\nb"})
 			_, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant)
 			if f := failureIn(t, err); f.Reason != tc.reason || !strings.Contains(f.Message, tc.says) {

@@ -231,22 +231,49 @@ func TestRotationOfClientCertificate(t *testing.T) {
 
 // The authority may change while the server keeps its certificate, and back.
 func TestRotationOfAuthority(t *testing.T) {
-	w := newWorld(t, answers("application/json", oneSample), nil)
-	good := certificatePEM(w.server)
-	other, _ := keyPair(t, "other")
-	for i, turn := range []struct {
-		pem    string
-		reason query.Reason
-	}{{pem: good}, {pem: other, reason: query.ReasonCertificateUntrusted}, {pem: other + good}, {pem: "garbage", reason: query.ReasonCredentials}, {pem: good}} {
-		w.secrets.set("ca", map[string]string{"ca.crt": turn.pem})
-		_, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant)
-		switch {
-		case turn.reason == "" && err != nil:
-			t.Errorf("turn %d: %v", i, err)
-		case turn.reason != "" && failureIn(t, err).Reason != turn.reason:
-			t.Errorf("turn %d: %v, want %s", i, err, turn.reason)
-		}
+	for name, tc := range map[string]struct {
+		tls     v1alpha1.SourceTLS
+		objects func(*world) *secretData
+	}{
+		"Secret":    {v1alpha1.SourceTLS{CA: secretKey("bundle", "ca.pem")}, func(w *world) *secretData { return w.secrets }},
+		"ConfigMap": {bundleTLS("bundle", "ca.pem"), func(w *world) *secretData { return w.configMaps }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, answers("application/json", oneSample), func(s *v1alpha1.PrometheusSource) { s.TLS = tc.tls })
+			objects := tc.objects(w)
+			good := certificatePEM(w.server)
+			other, _ := keyPair(t, "other")
+			for i, turn := range []struct {
+				pem    string
+				reason query.Reason
+			}{
+				{pem: good},
+				{pem: other, reason: query.ReasonCertificateUntrusted},
+				// A bundle of trust-manager has comments.
+				{pem: "# other\n" + other + "\n# good\n" + good},
+				{pem: "garbage", reason: query.ReasonCredentials},
+				{pem: good},
+				{reason: query.ReasonCredentials},
+				{pem: good},
+			} {
+				objects.remove("bundle")
+				if turn.pem != "" {
+					objects.set("bundle", map[string]string{"ca.pem": turn.pem})
+				}
+				_, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant)
+				switch {
+				case turn.reason == "" && err != nil:
+					t.Errorf("turn %d: %v", i, err)
+				case turn.reason != "" && failureIn(t, err).Reason != turn.reason:
+					t.Errorf("turn %d: %v, want %s", i, err, turn.reason)
+				}
+			}
+		})
 	}
+}
+
+func bundleTLS(name, key string) v1alpha1.SourceTLS {
+	return v1alpha1.SourceTLS{CAConfigMap: &v1alpha1.ConfigMapKeyReference{Name: name, Key: key}}
 }
 
 // A rotation drops no request under way, and leaves no connection behind.

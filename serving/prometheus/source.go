@@ -27,7 +27,9 @@ type Options struct {
 	Name string
 	// Secrets returns the credentials; nil if the spec references none.
 	Secrets Secrets
-	Clock   clock.WithTicker
+	// ConfigMaps returns the CA certificates in ConfigMaps; nil if the spec references none.
+	ConfigMaps ConfigMaps
+	Clock      clock.WithTicker
 	// Dial opens connections; nil for the default.
 	Dial dialFunc
 }
@@ -35,10 +37,11 @@ type Options struct {
 // Source is a server with Prometheus' HTTP API. Its methods may be called at any time, also before
 // Run.
 type Source struct {
-	name    string
-	secrets Secrets
-	clock   clock.WithTicker
-	dial    dialFunc
+	name       string
+	secrets    Secrets
+	configMaps ConfigMaps
+	clock      clock.WithTicker
+	dial       dialFunc
 	// slots limits concurrent requests over all connections.
 	slots  *semaphore.Weighted
 	series *series.Discovery
@@ -64,7 +67,7 @@ func New(o Options, spec v1alpha1.PrometheusSource) (*Source, error) {
 		return nil, fmt.Errorf("source %q: %w", o.Name, err)
 	}
 	s := &Source{
-		name: o.Name, secrets: o.Secrets, clock: o.Clock, dial: o.Dial,
+		name: o.Name, secrets: o.Secrets, configMaps: o.ConfigMaps, clock: o.Clock, dial: o.Dial,
 		slots:    semaphore.NewWeighted(maxRequests),
 		settings: cfg,
 	}
@@ -112,7 +115,7 @@ const maxPending = 30 * time.Second
 func (s *Source) current() (*connection, *query.Failure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c, err := resolve(s.settings.spec, s.secrets)
+	c, err := resolve(s.settings.spec, s.secrets, s.configMaps)
 	before := s.connection
 	if errors.Is(err, errPending) {
 		if s.pendingSince.IsZero() {

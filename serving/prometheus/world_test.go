@@ -39,7 +39,7 @@ func (s *secretData) get(name string) (map[string][]byte, error) {
 	if d, ok := s.data[name]; ok {
 		return d, nil
 	}
-	return nil, ErrNoSecret
+	return nil, ErrNotFound
 }
 
 // yet sets why a Secret cannot be read yet; nil: it can.
@@ -74,15 +74,17 @@ func (s *secretData) remove(name string) {
 type world struct {
 	server  *httptest.Server
 	secrets *secretData
-	spec    v1alpha1.PrometheusSource
-	source  *Source
-	clock   *clocktesting.FakeClock
+	// configMaps has ConfigMaps, likewise.
+	configMaps *secretData
+	spec       v1alpha1.PrometheusSource
+	source     *Source
+	clock      *clocktesting.FakeClock
 }
 
 // newWorld starts a TLS server; change may change the spec before it is used.
 func newWorld(t testing.TB, handler http.HandlerFunc, change func(*v1alpha1.PrometheusSource)) *world {
 	t.Helper()
-	w := &world{secrets: &secretData{}, clock: clocktesting.NewFakeClock(instant)}
+	w := &world{secrets: &secretData{}, configMaps: &secretData{}, clock: clocktesting.NewFakeClock(instant)}
 	w.server = httptest.NewUnstartedServer(handler)
 	w.server.EnableHTTP2 = true
 	w.server.Config.ErrorLog = quiet
@@ -98,7 +100,7 @@ func newWorld(t testing.TB, handler http.HandlerFunc, change func(*v1alpha1.Prom
 		change(&w.spec)
 	}
 	var err error
-	w.source, err = New(Options{Name: "main", Secrets: w.secrets.get, Clock: w.clock}, w.spec)
+	w.source, err = New(Options{Name: "main", Secrets: w.secrets.get, ConfigMaps: w.configMaps.get, Clock: w.clock}, w.spec)
 	if err != nil {
 		t.Fatal(err)
 	}

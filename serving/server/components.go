@@ -123,7 +123,7 @@ func (p *components) addPipeline(client *rest.Config, namespace string, maxWaiti
 	if err != nil {
 		return fmt.Errorf("make a client of metadata: %w", err)
 	}
-	p.pipeline = newMetricPipeline(resources, config.NewSecrets(typed, namespace), p.store, p.kubelets, p.clock, maxWaiting)
+	p.pipeline = newMetricPipeline(resources, config.NewReferences(typed, namespace), p.store, p.kubelets, p.clock, maxWaiting)
 	synced := func() bool { return p.informers.Check(context.Background()) == nil }
 	p.resolver = selectorresolver.NewResolver(p.store.Pods, synced, partial, p.clock)
 	return nil

@@ -31,12 +31,13 @@ import (
 // metricPipeline provides the values of custom and external metrics: from sources, by the
 // metrics of rules and declared metrics, through the evaluator, restricted by policies.
 type metricPipeline struct {
-	sources   *sourceRegistry
-	secrets   *config.Secrets
-	catalog   *rules.Catalog
-	evaluator *query.Evaluator
-	policies  *externalmetrics.Policies
-	directory *restmapping.Directory
+	sources *sourceRegistry
+	// references are the Secrets and ConfigMaps that sources name.
+	references *config.References
+	catalog    *rules.Catalog
+	evaluator  *query.Evaluator
+	policies   *externalmetrics.Policies
+	directory  *restmapping.Directory
 	// resourceRules and poller query the same sources for resource metrics.
 	resourceRules *resourceRules
 	poller        *resourcerules.Poller
@@ -60,10 +61,10 @@ type metricPipeline struct {
 	policyError string
 }
 
-func newMetricPipeline(resources restmapping.Discovery, secrets *config.Secrets, store *samplestore.Store, kubelets kubeletScraper, c clock.WithTicker, maxWaiting int) *metricPipeline {
+func newMetricPipeline(resources restmapping.Discovery, references *config.References, store *samplestore.Store, kubelets kubeletScraper, c clock.WithTicker, maxWaiting int) *metricPipeline {
 	p := &metricPipeline{
 		policies: externalmetrics.NewPolicies(), directory: restmapping.NewDirectory(resources, c),
-		secrets: secrets, changed: wake.NewSignal(), clock: c,
+		references: references, changed: wake.NewSignal(), clock: c,
 	}
 	p.hasSources = sync.OnceFunc(func() { p.running.Go(p.directory.Run) })
 	p.catalog = rules.NewCatalog(p.directory)
@@ -71,14 +72,14 @@ func newMetricPipeline(resources restmapping.Discovery, secrets *config.Secrets,
 		p.catalog.SetResources(mapper)
 		p.changed.Set()
 	})
-	p.sources = &sourceRegistry{clock: c, secrets: secrets.Get, onSeries: func(source, matcher string) {
+	p.sources = &sourceRegistry{clock: c, secrets: references.Secrets.Get, configMaps: references.ConfigMaps.Get, onSeries: func(source, matcher string) {
 		p.updateSeries(source, matcher)
 		p.changed.Set()
 	}}
 	p.poller = resourcerules.New(store, c, p.sources.find)
 	p.resourceRules = &resourceRules{kubelets: kubelets, poller: p.poller}
 	p.evaluator = query.NewEvaluator(c, rand.Float64, p.sources.find, maxWaiting)
-	for _, run := range []func(context.Context){p.secrets.Run, p.sources.run, p.evaluator.Run, p.poller.Run, p.refreshGroups} {
+	for _, run := range []func(context.Context){p.references.Run, p.sources.run, p.evaluator.Run, p.poller.Run, p.refreshGroups} {
 		p.running.Go(run)
 	}
 	return p
@@ -98,15 +99,14 @@ func (p *metricPipeline) run(ctx context.Context) { p.running.Run(ctx) }
 // apply applies a spec with its defaults. errs are the errors of its independent parts, each
 // of which returns its error and does not affect the others.
 func (p *metricPipeline) apply(ctx context.Context, spec *v1alpha1.MetricsBackendSpec, errs field.ErrorList) {
-	credentials := v1alpha1.SourceSecrets(spec.Sources)
-	p.secrets.Watch(credentials) //nolint:contextcheck // Informers last as long as Run.
+	p.references.Watch(spec.Sources) //nolint:contextcheck // Informers last as long as Run.
 	if len(spec.Sources) > 0 {
 		p.hasSources()
 	}
 	// Sources first, since rules refer to them.
 	p.sources.apply(spec.Sources, errs) //nolint:contextcheck // Sources last as long as Run.
-	// Only now is no other Secret in use.
-	p.secrets.Retain(credentials)
+	// Only now is no other object in use.
+	p.references.Retain(spec.Sources)
 	p.evaluator.SourcesChanged()
 	p.resourceRules.apply(ctx, spec)
 	p.catalog.Apply(spec)

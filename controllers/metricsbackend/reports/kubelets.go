@@ -170,6 +170,10 @@ func (in *Input) remedy(reason v1alpha1.ScrapeReason) string {
 			fmt.Sprintf("kubectl rollout restart deployment -n %s %s; otherwise someone answers in their place", in.Serving.Namespace, in.Serving.Name())
 	case v1alpha1.ScrapeNoAddress:
 		return "These nodes have no address of the types in spec.resourceMetrics.scrape.addressTypes"
+	case v1alpha1.ScrapeNoIPv4, v1alpha1.ScrapeNoIPv6:
+		missing := strings.TrimPrefix(string(reason), "No")
+		return fmt.Sprintf("Serving pods have no %[1]s network, and these nodes no other address that may be used: give the pods %[1]s, such as by spec.serving.hostNetwork, "+
+			"or choose addresses with spec.resourceMetrics.scrape.addressTypes", missing)
 	case v1alpha1.ScrapeConnectionFailed, v1alpha1.ScrapeTimeout:
 		return "Serving pods must reach kubelets at their address and port: check firewalls, NetworkPolicies and spec.resourceMetrics.scrape"
 	case v1alpha1.ScrapeNoToken:

@@ -143,13 +143,13 @@ func (in *Input) sourceRemedy(source *v1alpha1.SourceSpec, reason string) string
 	path := fmt.Sprintf("spec.sources[name=%s].prometheus", source.Name)
 	switch reason {
 	case "Credentials":
-		return fmt.Sprintf("Create or correct the Secret that %s names, in namespace %s", path, in.Serving.Namespace)
+		return fmt.Sprintf("Create or correct the Secret or ConfigMap that %s names, in namespace %s", path, in.Serving.Namespace)
 	case "ConnectionFailed":
 		return "Serving pods must reach it: check " + path + ".url, its Service, and NetworkPolicies"
 	case "Timeout":
 		return "See how loaded it is, or raise " + path + ".timeout"
 	case "CertificateUntrusted":
-		return "Name the authority that signed its certificate in " + path + ".tls.ca, and its name in tls.serverName if the URL has another"
+		return "Name the authority that signed its certificate in " + path + ".tls.ca or .tls.caConfigMap, and its name in tls.serverName if the URL has another"
 	case "Unauthorized":
 		return "Correct " + path + ".authentication or .headers, or what its credentials may read"
 	case "PartialResponse":

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -95,6 +96,16 @@ func (s *Service) ReadyPeers(ctx context.Context) ([]string, error) {
 	list, err := s.slices.EndpointSlices(s.name.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return nil, fmt.Errorf("list EndpointSlices of Service %s (this account needs list on endpointslices.discovery.k8s.io there): %w", s.name, err)
+	}
+	// A dual-stack Service has slices of both families. Those of this pod's own suffice, and this
+	// pod recognizes itself in no other; a Service of the other family alone has none of them.
+	other := discoveryv1.AddressTypeIPv6
+	if strings.Contains(s.podIP, ":") {
+		other = discoveryv1.AddressTypeIPv4
+	}
+	isOther := func(slice discoveryv1.EndpointSlice) bool { return slice.AddressType == other }
+	if own := slices.DeleteFunc(slices.Clone(list.Items), isOther); len(own) > 0 {
+		list.Items = own
 	}
 	var addresses []string
 	for i := range list.Items {

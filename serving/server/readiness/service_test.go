@@ -51,6 +51,11 @@ func endpoint(ready *bool, addresses ...string) discoveryv1.Endpoint {
 	return discoveryv1.Endpoint{Addresses: addresses, Conditions: discoveryv1.EndpointConditions{Ready: ready}}
 }
 
+func ofFamily(family discoveryv1.AddressType, slice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	slice.AddressType = family
+	return slice
+}
+
 func TestReadyPeers(t *testing.T) {
 	tests := map[string]struct {
 		slices []*discoveryv1.EndpointSlice
@@ -69,6 +74,17 @@ func TestReadyPeers(t *testing.T) {
 				endpointSlice("c", "cluster", 10443, endpoint(nil, "fd00::2")),
 			},
 			want: []string{"10.0.0.2:10443", "[fd00::2]:10443"},
+		},
+		"a dual-stack Service, of which this pod is an endpoint": {
+			slices: []*discoveryv1.EndpointSlice{
+				ofFamily(discoveryv1.AddressTypeIPv4, endpointSlice("a", "cluster", 10443, endpoint(nil, "10.0.0.1"), endpoint(nil, "10.0.0.2"))),
+				ofFamily(discoveryv1.AddressTypeIPv6, endpointSlice("b", "cluster", 10443, endpoint(nil, "fd00::1"), endpoint(nil, "fd00::2"))),
+			},
+			want: []string{"10.0.0.2:10443"},
+		},
+		"a Service of the other family": {
+			slices: []*discoveryv1.EndpointSlice{ofFamily(discoveryv1.AddressTypeIPv6, endpointSlice("a", "cluster", 10443, endpoint(nil, "fd00::2")))},
+			want:   []string{"[fd00::2]:10443"},
 		},
 		"another Service":       {slices: []*discoveryv1.EndpointSlice{endpointSlice("a", "other", 10443, endpoint(nil, "10.0.0.2"))}},
 		"a slice without ports": {slices: []*discoveryv1.EndpointSlice{endpointSlice("a", "cluster", 0, endpoint(nil, "10.0.0.2"))}},

@@ -84,21 +84,21 @@ func TestGroupsComeAndGo(t *testing.T) {
 	role := &rbacv1.Role{}
 	atObjects := client.ObjectKey{Name: "metrics-serving-groups-objects"}
 	atRole := client.ObjectKey{Namespace: systemNamespace, Name: "metrics-serving-groups"}
-	secretNames := func() []string {
+	namesOf := func(resource string) []string {
 		t.Helper()
 		if err := suite.admin.Get(t.Context(), atRole, role); err != nil {
 			t.Fatal(err)
 		}
 		var names []string
 		for _, rule := range role.Rules {
-			if slices.Contains(rule.Resources, "secrets") {
+			if slices.Contains(rule.Resources, resource) {
 				names = append(names, rule.ResourceNames...)
 			}
 		}
 		return names
 	}
-	if names := secretNames(); len(names) > 0 {
-		t.Errorf("without sources serving may read the Secrets %v", names)
+	if names := slices.Concat(namesOf("secrets"), namesOf("configmaps")); len(names) > 0 {
+		t.Errorf("without sources serving may read the Secrets and ConfigMaps %v", names)
 	}
 
 	pods := getBackend(t, suite, "groups").Status.Serving.Pods
@@ -106,6 +106,7 @@ func TestGroupsComeAndGo(t *testing.T) {
 		spec.CustomMetrics, spec.ExternalMetrics = &v1alpha1.CustomMetricsSpec{}, &v1alpha1.ExternalMetricsSpec{}
 		spec.Sources = []v1alpha1.SourceSpec{{Name: "main", Optional: true, Prometheus: &v1alpha1.PrometheusSource{
 			URL:            "https://prometheus.monitoring.svc:9090",
+			TLS:            v1alpha1.SourceTLS{CAConfigMap: &v1alpha1.ConfigMapKeyReference{Name: "trust-bundle", Key: "ca-bundle.pem"}},
 			Authentication: v1alpha1.SourceAuthentication{Basic: &v1alpha1.SecretReference{Name: "prometheus-login"}},
 		}}}
 	})
@@ -126,8 +127,8 @@ func TestGroupsComeAndGo(t *testing.T) {
 			t.Errorf("pod %s took the place of %s: a source rolls pods", pod.Name, pods[i].Name)
 		}
 	}
-	if diff := cmp.Diff([]string{"prometheus-login"}, secretNames()); diff != "" {
-		t.Errorf("Secrets (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"prometheus-login", "trust-bundle"}, slices.Concat(namesOf("secrets"), namesOf("configmaps"))); diff != "" {
+		t.Errorf("Secrets and ConfigMaps (-want +got):\n%s", diff)
 	}
 	if err := suite.admin.Get(t.Context(), atObjects, objects); err != nil {
 		t.Errorf("serving may not list what custom metrics describe: %v", err)
@@ -148,8 +149,8 @@ func TestGroupsComeAndGo(t *testing.T) {
 	if diff := cmp.Diff([]string{"v1.metrics.k8s.io 100 200", "v1beta1.metrics.k8s.io 100 100"}, registrations(t, suite)); diff != "" {
 		t.Errorf("registered at the end (-want +got):\n%s", diff)
 	}
-	if names := secretNames(); len(names) > 0 {
-		t.Errorf("at the end serving may read the Secrets %v", names)
+	if names := slices.Concat(namesOf("secrets"), namesOf("configmaps")); len(names) > 0 {
+		t.Errorf("at the end serving may read the Secrets and ConfigMaps %v", names)
 	}
 	if err := suite.admin.Get(t.Context(), atObjects, objects); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("at the end serving may list objects: %v", err)
