@@ -27,6 +27,7 @@ type attempt struct {
 	connection *connection
 	settings   *kubeletTLS
 	host       string
+	node       *Node
 	// deadline is by the clock of the kernel's timers, which is not Source.clock.
 	deadline time.Time
 	// reuse: the connection is to be kept.
@@ -58,7 +59,7 @@ func (a *attempt) roundTrip(r *http.Request) (*http.Response, error) {
 			return response, err
 		}
 	}
-	conn, err := a.connection.dial(r.Context(), a.settings, a.host, r.URL.Host, a.input[:], a.deadline)
+	conn, err := a.connection.dial(r.Context(), a.settings, a.node, a.host, r.URL.Host, a.input[:], a.deadline)
 	if err != nil {
 		return nil, err
 	}

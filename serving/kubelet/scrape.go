@@ -119,7 +119,7 @@ func fetch(ctx context.Context, t *target, node *Node, cfg *settings, w *workspa
 		return f
 	}
 	a := &attempt{
-		connection: &t.connection, settings: cfg.kubeletTLS, host: endpoint.host,
+		connection: &t.connection, settings: cfg.kubeletTLS, node: node, host: endpoint.host,
 		deadline: time.Now().Add(cfg.Timeout), reuse: cfg.Interval < maxIdle, workspace: w,
 	}
 	request := (&http.Request{

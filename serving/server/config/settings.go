@@ -48,6 +48,7 @@ type WatchSettings struct {
 // settingsOf returns the settings of a MetricsBackend.
 func settingsOf(backend *v1alpha1.MetricsBackend) (Settings, error) {
 	s, err := SettingsFrom(&backend.Spec)
+	s.Kubelet.Verified = backend.Status.KubeletsVerified
 	if err == nil && !backend.ServesResourceMetrics() {
 		s = s.withoutResourceMetrics()
 	}
@@ -56,7 +57,8 @@ func settingsOf(backend *v1alpha1.MetricsBackend) (Settings, error) {
 
 // settingsChanged reports whether the settings may differ between two states of a MetricsBackend.
 func settingsChanged(before, after *v1alpha1.MetricsBackend) bool {
-	return before.UID != after.UID || before.Generation != after.Generation || before.ServesResourceMetrics() != after.ServesResourceMetrics()
+	return before.UID != after.UID || before.Generation != after.Generation ||
+		before.ServesResourceMetrics() != after.ServesResourceMetrics() || before.Status.KubeletsVerified != after.Status.KubeletsVerified
 }
 
 // withoutResourceMetrics returns the settings with nothing to scrape.
