@@ -165,6 +165,10 @@ type KubeletReport struct {
 	Healthy int `json:"healthy"`
 	// Pending is the number of nodes that were not scraped yet.
 	Pending int `json:"pending"`
+	// Verified is the number of nodes whose newest connection a CA verified, and Pinned that of
+	// nodes with a pinned certificate.
+	Verified int `json:"verified,omitempty"`
+	Pinned   int `json:"pinned,omitempty"`
 	// NewestSample is the time of the newest node sample, or zero if there is none.
 	NewestSample metav1.Time `json:"newestSample,omitzero"`
 	// Failures groups the nodes whose last scrape failed, largest group first.

@@ -103,7 +103,7 @@ func setResourceMetricsDefaults(rm *ResourceMetricsSpec) {
 		rm.Scrape.AddressTypes = DefaultAddressTypes()
 	}
 	if rm.KubeletTLS.Mode == "" {
-		rm.KubeletTLS.Mode = KubeletTLSVerify
+		rm.KubeletTLS.Mode = KubeletTLSVerifyOrPin
 	}
 }
 

@@ -169,6 +169,12 @@ type MetricsBackendStatus struct {
 	// +optional
 	Serving *ServingStatus `json:"serving,omitempty"`
 
+	// Whether a CA has verified the certificate of any kubelet. It stays true until the
+	// MetricsBackend is deleted. From then on kubeletTLS.mode VerifyOrPin pins nothing,
+	// since a self-signed certificate is unexpected where others are signed.
+	// +optional
+	KubeletsVerified bool `json:"kubeletsVerified,omitempty"`
+
 	// State of each of spec.sources, in the same order.
 	// +optional
 	// +listType=map

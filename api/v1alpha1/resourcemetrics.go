@@ -156,10 +156,13 @@ type ScrapeSpec struct {
 }
 
 // KubeletTLSMode is how a kubelet's serving certificate is verified.
-// +kubebuilder:validation:Enum=Verify;PinOnFirstUse;Skip
+// +kubebuilder:validation:Enum=VerifyOrPin;Verify;PinOnFirstUse;Skip
 type KubeletTLSMode string
 
 const (
+	// KubeletTLSVerifyOrPin verifies it against a CA. As long as that has verified no
+	// kubelet, it pins certificates that kubelets signed themselves.
+	KubeletTLSVerifyOrPin KubeletTLSMode = "VerifyOrPin"
 	// KubeletTLSVerify verifies it against a CA.
 	KubeletTLSVerify KubeletTLSMode = "Verify"
 	// KubeletTLSPinOnFirstUse keeps each node's first certificate and rejects others
@@ -171,19 +174,21 @@ const (
 
 // KubeletTLSSpec says how kubelets are verified before serving sends them its token.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.caBundle) || !has(self.mode) || self.mode == 'Verify'",message="kubeletTLS.caBundle has an effect with mode Verify only: remove it or set mode: Verify"
+// +kubebuilder:validation:XValidation:rule="!has(self.caBundle) || !has(self.mode) || self.mode in ['Verify', 'VerifyOrPin']",message="kubeletTLS.caBundle has an effect with modes Verify and VerifyOrPin only: remove it or set mode: Verify"
 type KubeletTLSSpec struct {
 	// How certificates are verified. Verify: the certificate must be signed by the
-	// cluster's CA (or caBundle) for the node's address. PinOnFirstUse: for clusters with
-	// self-signed kubelet certificates (the default of kubeadm and kind): each node's
-	// first certificate is kept in memory, and others are rejected until the Node object
-	// is replaced; the first connection is not verified. Skip: no verification; any
-	// server at a node's address gets serving's token. Default: Verify.
+	// cluster's CA (or caBundle) for the node's address. VerifyOrPin: the same once any
+	// kubelet was verified that way (status.kubeletsVerified). Before, a certificate that
+	// the kubelet signed itself for the node's name (the default of kubeadm and kind) is
+	// accepted at the first connection and kept in memory; others are rejected until the
+	// Node object is replaced. PinOnFirstUse: each node's first certificate is kept like
+	// that, whoever signed it. Skip: no verification; any server at a node's address gets
+	// the token for kubelets. Default: VerifyOrPin.
 	// +optional
-	// +kubebuilder:default=Verify
+	// +kubebuilder:default=VerifyOrPin
 	Mode KubeletTLSMode `json:"mode,omitempty"`
 
-	// CA certificates in PEM that verify the kubelets' certificates with mode Verify.
+	// CA certificates in PEM that verify the kubelets' certificates with modes Verify and VerifyOrPin.
 	// Default: the cluster's CA, as mounted in each pod.
 	// +optional
 	// +kubebuilder:validation:MaxLength=262144

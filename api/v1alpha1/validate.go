@@ -109,12 +109,12 @@ func (s *ScrapeSpec) MaxBodyBytes() (int64, error) {
 }
 
 func validateKubeletTLS(path *field.Path, tls *KubeletTLSSpec) field.ErrorList {
-	errs := oneOf(path.Child("mode"), []KubeletTLSMode{tls.Mode}, KubeletTLSVerify, KubeletTLSPinOnFirstUse, KubeletTLSSkip)
+	errs := oneOf(path.Child("mode"), []KubeletTLSMode{tls.Mode}, KubeletTLSVerifyOrPin, KubeletTLSVerify, KubeletTLSPinOnFirstUse, KubeletTLSSkip)
 	if len(tls.CABundle) == 0 {
 		return errs
 	}
-	if tls.Mode != KubeletTLSVerify {
-		errs = append(errs, field.Forbidden(path.Child("caBundle"), "has an effect with mode Verify only: remove it or set mode: Verify"))
+	if tls.Mode != KubeletTLSVerify && tls.Mode != KubeletTLSVerifyOrPin {
+		errs = append(errs, field.Forbidden(path.Child("caBundle"), "has an effect with modes Verify and VerifyOrPin only: remove it or set mode: Verify"))
 	}
 	return append(errs, validateCABundle(path.Child("caBundle"), tls.CABundle)...)
 }

@@ -92,8 +92,11 @@ func TestValidate(t *testing.T) {
 		"CA that is corrupt": {change: func(rm *ResourceMetricsSpec) { rm.KubeletTLS.CABundle = corrupt }, want: []string{"kubeletTLS.caBundle"}},
 		"CA with Skip": {
 			change: func(rm *ResourceMetricsSpec) { rm.KubeletTLS = KubeletTLSSpec{Mode: KubeletTLSSkip, CABundle: bundle} },
-			want:   []string{"kubeletTLS.caBundle"}, messages: []string{"with mode Verify only"},
+			want:   []string{"kubeletTLS.caBundle"}, messages: []string{"with modes Verify and VerifyOrPin only"},
 		},
+		"CA with Verify": {change: func(rm *ResourceMetricsSpec) {
+			rm.KubeletTLS = KubeletTLSSpec{Mode: KubeletTLSVerify, CABundle: bundle}
+		}},
 		"unknown mode": {change: func(rm *ResourceMetricsSpec) { rm.KubeletTLS.Mode = "Hope" }, want: []string{"kubeletTLS.mode"}},
 	}
 	for name, tc := range tests {

@@ -6,6 +6,7 @@ package metricsbackend
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,6 +51,7 @@ func (r *Reconciler) sources(_ context.Context, s *reconcileState) error {
 		}
 		return nil
 	}
+	status.KubeletsVerified = status.KubeletsVerified || slices.ContainsFunc(all, func(r *v1alpha1.SourceReport) bool { return r.Kubelets.Verified > 0 })
 	if late := s.podWithOldSettings(); late != "" {
 		reports.ForgetKubelets(s.history.reports)
 		s.setSourcesHealthy(reports.Result{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonProgressing, Message: late})

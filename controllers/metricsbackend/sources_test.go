@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -99,6 +100,36 @@ func TestSourceStatusIsStable(t *testing.T) {
 		t.Errorf("not reported that it is over: %+v", c)
 	}
 	fc.wantCondition(v1alpha1.ConditionRulesReady, metav1.ConditionTrue, "")
+}
+
+// That a kubelet was verified is in the status from the first report on and stays there. Neither
+// it nor the number of pinned certificates causes a write with each report.
+func TestKubeletsVerified(t *testing.T) {
+	t.Parallel()
+	fc, r := ready(t)
+	type state struct {
+		Written, Verified bool
+		Message           string
+	}
+	for _, step := range []struct {
+		what   string
+		report v1alpha1.KubeletReport
+		want   state
+	}{
+		{"pinned", v1alpha1.KubeletReport{Nodes: 20, Healthy: 20, Pinned: 20}, state{false, false, "all kubelets that were asked answer"}},
+		{"one more", v1alpha1.KubeletReport{Nodes: 21, Healthy: 21, Pinned: 21}, state{false, false, "all kubelets that were asked answer"}},
+		{"one is signed", v1alpha1.KubeletReport{Nodes: 20, Healthy: 20, Verified: 1}, state{true, true, "all kubelets that were asked answer"}},
+		{"all are signed", v1alpha1.KubeletReport{Nodes: 20, Healthy: 20, Verified: 20}, state{false, true, "all kubelets that were asked answer"}},
+		{"another pod has verified none", v1alpha1.KubeletReport{Nodes: 20, Healthy: 20}, state{false, true, "all kubelets that were asked answer"}},
+	} {
+		before := fc.backend().ResourceVersion
+		fc.report = step.report
+		mustReconcile(t, r)
+		got := state{fc.backend().ResourceVersion != before, fc.backend().Status.KubeletsVerified, fc.condition(v1alpha1.ConditionSourcesHealthy).Message}
+		if diff := cmp.Diff(step.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.what, diff)
+		}
+	}
 }
 
 // A kubelet that fails once causes no write of a healthy backend's status.

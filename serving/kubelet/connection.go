@@ -7,11 +7,16 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -27,9 +32,11 @@ type connection struct {
 	mu sync.Mutex
 	// idle is the open connection that no scrape uses, or nil.
 	idle *tlsConn
-	// pin is that of the first connection under the settings tls.
-	pin *[sha256.Size]byte
-	tls *kubeletTLS
+	// pin is that of the first connection under the settings tls that no CA verified;
+	// verified reports that a CA verified the newest one.
+	pin      *[sha256.Size]byte
+	verified bool
+	tls      *kubeletTLS
 }
 
 // tlsConn is a verified connection to a kubelet.
@@ -39,6 +46,8 @@ type tlsConn struct {
 	settings *kubeletTLS
 	// address is HOST:PORT.
 	address string
+	// pinned: the certificate is the pinned one, and no CA verified it.
+	pinned bool
 }
 
 // Close closes the connection. It sends no TLS alert, which could block.
@@ -59,14 +68,14 @@ func (c *connection) take(s *kubeletTLS, address string, deadline time.Time) *tl
 	defer c.mu.Unlock()
 	if c.tls != s {
 		// A pin is only valid under the settings that it was made under.
-		c.tls, c.pin = s, nil
+		c.tls, c.pin, c.verified = s, nil, false
 	}
 	idle := c.idle
 	c.idle = nil
 	switch {
 	case idle == nil:
 		return nil
-	case idle.settings == s && idle.address == address && idle.SetDeadline(deadline) == nil && !hasInput(idle.record.Conn):
+	case idle.settings == s && idle.address == address && (!idle.pinned || s.pins()) && idle.SetDeadline(deadline) == nil && !hasInput(idle.record.Conn):
 		return idle
 	}
 	_ = idle.Close()
@@ -92,9 +101,9 @@ func (c *connection) closeIdle() {
 	}
 }
 
-// dial connects to the kubelet and verifies it until a deadline. Its errors are a
+// dial connects to the node's kubelet and verifies it until a deadline. Its errors are a
 // connectError.
-func (c *connection) dial(ctx context.Context, s *kubeletTLS, host, address string, buffer []byte, deadline time.Time) (*tlsConn, error) {
+func (c *connection) dial(ctx context.Context, s *kubeletTLS, node *Node, host, address string, buffer []byte, deadline time.Time) (*tlsConn, error) {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	connectCtx, connected := connectContext(ctx)
@@ -104,16 +113,15 @@ func (c *connection) dial(ctx context.Context, s *kubeletTLS, host, address stri
 		return nil, &connectError{&dialError{err}}
 	}
 	record := &recordConn{Conn: raw, buffer: buffer}
-	conn := &tlsConn{Conn: tls.Client(record, c.tlsConfig(s, host)), record: record, settings: s, address: address}
+	conn := &tlsConn{record: record, settings: s, address: address}
+	conn.Conn = tls.Client(record, c.tlsConfig(conn, node, host))
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
 		return nil, &connectError{err}
 	}
-	if s.mode == v1alpha1.KubeletTLSPinOnFirstUse {
-		// Only now the peer has proved to have the key. A node has one scrape at
-		// a time, so there is a single first connection.
-		c.keepPin(s, conn.ConnectionState())
-	}
+	// Only now the peer has proved to have the key. A node has one scrape at
+	// a time, so there is a single first connection.
+	c.accept(conn)
 	if err := conn.SetDeadline(deadline); err != nil {
 		_ = conn.Close()
 		return nil, &connectError{err}
@@ -121,20 +129,70 @@ func (c *connection) dial(ctx context.Context, s *kubeletTLS, host, address stri
 	return conn, nil
 }
 
-func (c *connection) tlsConfig(s *kubeletTLS, host string) *tls.Config {
+// tlsConfig returns the configuration for a new connection. The handshake sets its pinned.
+func (c *connection) tlsConfig(conn *tlsConn, node *Node, host string) *tls.Config {
+	s := conn.settings
 	config := &tls.Config{
 		MinVersion:           tls.VersionTLS12,
 		RootCAs:              s.roots,
 		ServerName:           host,
 		NextProtos:           []string{"http/1.1"},
 		GetClientCertificate: s.clientCertificate,
-		// The other modes are the user's explicit choice.
+		// VerifyConnection verifies in the other modes, but for Skip, the user's explicit choice.
 		InsecureSkipVerify: s.mode != v1alpha1.KubeletTLSVerify,
 	}
-	if s.mode == v1alpha1.KubeletTLSPinOnFirstUse {
+	switch s.mode {
+	case v1alpha1.KubeletTLSVerifyOrPin:
+		config.VerifyConnection = func(state tls.ConnectionState) error {
+			err := verify(state.PeerCertificates, s.roots, host)
+			switch {
+			case err == nil || !node.signedItself(state.PeerCertificates):
+				return err
+			case !s.pins():
+				// Not that it is for another address, which is no way out.
+				return &tls.CertificateVerificationError{UnverifiedCertificates: state.PeerCertificates, Err: x509.UnknownAuthorityError{Cert: state.PeerCertificates[1]}}
+			}
+			conn.pinned = true
+			return c.checkPin(state)
+		}
+	case v1alpha1.KubeletTLSPinOnFirstUse:
+		conn.pinned = true
 		config.VerifyConnection = c.checkPin
 	}
 	return config
+}
+
+// verify verifies a certificate, which others may follow, as crypto/tls does.
+func verify(certificates []*x509.Certificate, roots *x509.CertPool, host string) error {
+	intermediates := x509.NewCertPool()
+	for _, c := range certificates[1:] {
+		intermediates.AddCert(c)
+	}
+	_, err := certificates[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates, DNSName: host})
+	if err != nil {
+		return &tls.CertificateVerificationError{UnverifiedCertificates: certificates, Err: err}
+	}
+	return nil
+}
+
+// signedItself reports whether the certificates are valid, for the node, and of the form that a
+// kubelet makes if it is given none (GenerateSelfSignedCertKey of k8s.io/client-go/util/cert): one
+// for its host name, and that of an authority which is made for this one alone.
+func (n *Node) signedItself(certificates []*x509.Certificate) bool {
+	if len(certificates) != 2 {
+		return false
+	}
+	leaf, ca := certificates[0], certificates[1]
+	roots := x509.NewCertPool()
+	roots.AddCert(ca)
+	isFor := func(name string) bool {
+		return strings.HasPrefix(leaf.Subject.CommonName, name+"@") && strings.HasPrefix(ca.Subject.CommonName, name+"-ca@") &&
+			ca.CheckSignatureFrom(ca) == nil && verify(certificates, roots, name) == nil
+	}
+	return isFor(n.Name) || slices.ContainsFunc(n.Addresses, func(a corev1.NodeAddress) bool {
+		// The node's name is another one if a cloud provider gives it.
+		return a.Type == corev1.NodeHostName && validAddress(a) && isFor(strings.ToLower(a.Address))
+	})
 }
 
 func (c *connection) checkPin(state tls.ConnectionState) error {
@@ -149,12 +207,27 @@ func (c *connection) checkPin(state tls.ConnectionState) error {
 	return nil
 }
 
-func (c *connection) keepPin(s *kubeletTLS, state tls.ConnectionState) {
+// accept records how a connection was verified, and pins the first certificate.
+func (c *connection) accept(conn *tlsConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.pin == nil && c.tls == s {
-		c.pin = new(fingerprint(state))
+	switch {
+	case conn.settings.roots == nil && !conn.pinned:
+		// Skip
+	case !conn.pinned:
+		conn.settings.verified.Store(true)
+		c.verified = c.tls == conn.settings
+	case c.pin == nil && c.tls == conn.settings:
+		c.pin = new(fingerprint(conn.ConnectionState()))
 	}
+}
+
+// trust reports whether a CA verified the newest connection under the settings, and whether a
+// certificate is pinned.
+func (c *connection) trust(s *kubeletTLS) (verified, pinned bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tls == s && c.verified, c.tls == s && c.pin != nil && s.pins()
 }
 
 func fingerprint(state tls.ConnectionState) [sha256.Size]byte {

@@ -4,8 +4,12 @@
 package kubelet
 
 import (
+	"cmp"
+	"context"
+	"crypto"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -17,13 +21,17 @@ import (
 	"testing"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	"golang.org/x/oauth2"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
+	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
+	certificates "github.com/metricsbackend/metrics-backend-operator/test/authority"
 )
 
 // TestTLS checks for each kind of certificate and each mode whether the kubelet gets
@@ -124,6 +132,242 @@ func TestPin(t *testing.T) {
 	mustApply(t, s, cfg)
 	kubelet.show(second)
 	scrape(&again, v1alpha1.ScrapeCertificateChanged)
+}
+
+// kubeletsOwn returns what a kubelet makes if it is given no certificate.
+func kubeletsOwn(t *testing.T, host string, maxAge time.Duration) tls.Certificate {
+	t.Helper()
+	certificate, key, err := certutil.GenerateSelfSignedCertKeyWithOptions(certutil.SelfSignedCertKeyOptions{Host: host, MaxAge: maxAge})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
+
+// likeOwn returns a certificate of this form: of leaf for host, and of the authority that signed it.
+func likeOwn(t *testing.T, authority, leaf, host string, changeAuthority, changeLeaf certificates.Change) tls.Certificate {
+	t.Helper()
+	ca, err := certificates.New(authority, changeAuthority)
+	if err != nil {
+		t.Fatal(err)
+	}
+	issued, err := ca.Issue(leaf, []string{host}, changeLeaf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	issued.TLS.Certificate = append(issued.TLS.Certificate, ca.Certificate.Raw)
+	return issued.TLS
+}
+
+// TestVerifyOrPin checks which certificates are accepted at the first contact, and how each is
+// counted.
+func TestVerifyOrPin(t *testing.T) {
+	ca := newAuthority(t)
+	same := func(*x509.Certificate) {}
+	expired := func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }
+	clientOnly := func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }
+	noCA := func(c *x509.Certificate) { c.IsCA = false }
+	made := kubeletsOwn(t, "n1", 0)
+	like := likeOwn(t, "n1-ca@1", "n1@1", "n1", same, same)
+	others := likeOwn(t, "n1-ca@1", "n1@1", "n1", same, same)
+	intermediate := ca.issue(func(c *x509.Certificate) {
+		c.Subject.CommonName, c.IsCA, c.BasicConstraintsValid, c.ExtKeyUsage = "n1-ca@1", true, true, nil
+		c.KeyUsage |= x509.KeyUsageCertSign
+	})
+	parent, err := x509.ParseCertificate(intermediate.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub := &certificates.Authority{Certificate: parent, Key: intermediate.PrivateKey.(crypto.Signer)}
+	signedBySub, err := sub.Issue("n1@1", []string{"n1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	signedBySub.TLS.Certificate = append(signedBySub.TLS.Certificate, intermediate.Certificate[0])
+	chain := func(of tls.Certificate, certificates ...[]byte) tls.Certificate {
+		of.Certificate = certificates
+		return of
+	}
+	node := testNode("n1", "192.0.2.1")
+	v6 := testNode("n1", "2001:db8::1")
+	hostname := testNode("i-0123", "192.0.2.1")
+	hostname.Addresses = append(hostname.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: "N1"})
+	internalDNS := testNode("i-0123", "192.0.2.1")
+	internalDNS.Addresses = append(internalDNS.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalDNS, Address: "n1"})
+	named := testNode("192.0.2.1", "192.0.2.1")
+	byName := testNode("n1", "192.0.2.1")
+	byName.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n1"}}
+
+	type result struct {
+		Reason           v1alpha1.ScrapeReason
+		Verified, Pinned int
+	}
+	verified, pinned := result{Verified: 1}, result{Pinned: 1}
+	untrusted := result{Reason: v1alpha1.ScrapeCertificateUntrusted}
+	tests := map[string]struct {
+		node        *Node
+		certificate tls.Certificate
+		// verified: the status says that a kubelet was.
+		verified bool
+		caBundle []byte
+		want     result
+		message  string
+	}{
+		"signed by the cluster":                  {certificate: ca.issue(nil, "192.0.2.1"), want: verified},
+		"signed by the CA of the settings":       {certificate: like, node: byName, caBundle: encodeCertificate(like.Certificate[1]), want: verified},
+		"signed, IPv6":                           {node: v6, certificate: ca.issue(nil, "2001:db8::1"), want: verified},
+		"signed, for another address":            {certificate: ca.issue(nil, "192.0.2.2"), want: untrusted, message: "addressTypes"},
+		"the kubelet's own":                      {certificate: made, want: pinned},
+		"the kubelet's own, ECDSA":               {certificate: like, want: pinned},
+		"the kubelet's own, IPv6":                {node: v6, certificate: made, want: pinned},
+		"the kubelet's own, for the hostname":    {node: hostname, certificate: made, want: pinned},
+		"the kubelet's own, the name an address": {node: named, certificate: kubeletsOwn(t, "192.0.2.1", 0), want: pinned},
+		"the kubelet's own, others are signed":   {certificate: made, verified: true, want: untrusted, message: "VerifyOrPin"},
+		"for another type of address":            {node: internalDNS, certificate: made, want: untrusted},
+		"for another name":                       {node: testNode("n2", "192.0.2.1"), certificate: made, want: untrusted},
+		"for a longer name":                      {node: testNode("n", "192.0.2.1"), certificate: made, want: untrusted},
+		"another name than the authority's":      {certificate: likeOwn(t, "n1-ca@1", "n1@1", "n2", same, same), want: untrusted},
+		"expired":                                {certificate: likeOwn(t, "n1-ca@1", "n1@1", "n1", same, expired), want: untrusted, message: "expired"},
+		"expired, a kubelet's own":               {certificate: kubeletsOwn(t, "n1", time.Minute), want: untrusted, message: "expired"},
+		"the authority has expired":              {certificate: likeOwn(t, "n1-ca@1", "n1@1", "n1", expired, same), want: untrusted},
+		"for clients":                            {certificate: likeOwn(t, "n1-ca@1", "n1@1", "n1", same, clientOnly), want: untrusted},
+		"of no authority":                        {certificate: likeOwn(t, "n1-ca@1", "n1@1", "n1", noCA, same), want: untrusted},
+		"of another node's authority":            {certificate: likeOwn(t, "n2-ca@1", "n1@1", "n1", same, same), want: untrusted},
+		"of an authority for many":               {certificate: likeOwn(t, "company CA", "n1@1", "n1", same, same), want: untrusted, message: "addressTypes"},
+		"not by a kubelet":                       {certificate: likeOwn(t, "n1-ca@1", "n1", "n1", same, same), want: untrusted},
+		"the authority is not its own root":      {certificate: signedBySub.TLS, want: untrusted},
+		"the authority is missing":               {certificate: chain(like, like.Certificate[0]), want: untrusted},
+		"of another key of that name":            {certificate: chain(like, like.Certificate[0], others.Certificate[1]), want: untrusted},
+		"one more certificate":                   {certificate: chain(like, like.Certificate[0], like.Certificate[1], ca.ca.Certificate.Raw), want: untrusted},
+		"signed by itself":                       {certificate: ownRoot(t, "n1@1", "n1"), want: untrusted},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			kubelet := newFakeKubelet(t, tt.certificate, serve(nodeBody))
+			cfg := testSettings()
+			cfg.TLS, cfg.Verified, cfg.CABundle = v1alpha1.KubeletTLSVerifyOrPin, tt.verified, tt.caBundle
+			s := newTestSource(t, clock.RealClock{}, ca.pem, kubelet.dial, cfg)
+			o := s.scrapeOnce(t.Context(), cmp.Or(tt.node, node))
+			report := s.Report()
+			got := result{Verified: report.Verified, Pinned: report.Pinned}
+			if o.failure != nil {
+				got.Reason = o.failure.reason
+				if !strings.Contains(o.failure.Error(), tt.message) {
+					t.Errorf("the failure %q does not say %q", o.failure, tt.message)
+				}
+			}
+			if diff := gocmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("scrape and report (-want +got):\n%s", diff)
+			}
+			requests, _ := kubelet.seen()
+			if sent := len(requests) > 0; sent != (tt.want.Reason == "") {
+				t.Errorf("the kubelet got %d requests, with the token", len(requests))
+			}
+		})
+	}
+}
+
+// ownRoot returns a certificate that is its own authority, and is sent twice.
+func ownRoot(t *testing.T, name, host string) tls.Certificate {
+	t.Helper()
+	ca, err := certificates.New(name, func(c *x509.Certificate) { c.DNSNames = []string{host} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{ca.Certificate.Raw, ca.Certificate.Raw}, PrivateKey: ca.Key}
+}
+
+func encodeCertificate(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: der})
+}
+
+// TestVerifyOrPinInTime: pins live until a CA has verified any kubelet, which this process sees,
+// or the status says.
+func TestVerifyOrPinInTime(t *testing.T) {
+	const changed, untrusted = v1alpha1.ScrapeCertificateChanged, v1alpha1.ScrapeCertificateUntrusted
+	ca, company := newAuthority(t), newAuthority(t)
+	same := func(*x509.Certificate) {}
+	own := likeOwn(t, "n1-ca@1", "n1@1", "n1", same, same)
+	renewed := likeOwn(t, "n1-ca@2", "n1@2", "n1", same, same)
+	n2 := likeOwn(t, "n2-ca@1", "n2@1", "n2", same, same)
+	signed := ca.issue(nil, "192.0.2.1")
+	type step struct {
+		what string
+		// node is n1 unless set; show is its new certificate, with which it starts again.
+		node   string
+		show   *tls.Certificate
+		change func(*Settings)
+		want   v1alpha1.ScrapeReason
+		// report is "VERIFIED/PINNED" afterwards.
+		report string
+	}
+	pinned := []step{{what: "first contact", show: &own, report: "0/1"}, {what: "another node", node: "n2", show: &n2, report: "0/2"}}
+	tests := map[string][]step{
+		"another certificate": append(pinned,
+			step{what: "the same after a restart", show: &own, report: "0/2"},
+			step{what: "another of its own", show: &renewed, want: changed, report: "0/2"},
+			step{what: "of another authority", show: new(company.issue(nil, "192.0.2.1")), want: untrusted, report: "0/2"},
+			step{what: "the first again", show: &own, report: "0/2"},
+			step{what: "other settings", show: &renewed, change: func(s *Settings) { s.Interval = time.Minute }, want: changed, report: "0/2"},
+		),
+		"this process verifies one": append(pinned,
+			step{what: "n1 is signed", show: &signed, report: "1/0"},
+			step{what: "n2 is not pinned any more", node: "n2", want: untrusted, report: "1/0"},
+			step{what: "n1 goes back", show: &own, want: untrusted, report: "1/0"},
+			step{what: "another CA", change: func(s *Settings) { s.CABundle = company.pem }, want: untrusted, report: "0/0"},
+			step{what: "another mode", change: func(s *Settings) { s.TLS, s.CABundle = v1alpha1.KubeletTLSPinOnFirstUse, nil }, report: "0/1"},
+			step{what: "and back", change: func(s *Settings) { s.TLS = v1alpha1.KubeletTLSVerifyOrPin }, want: untrusted, report: "0/0"},
+		),
+		"the status says so": append(pinned,
+			step{what: "on a connection that is open", change: func(s *Settings) { s.Verified = true }, want: untrusted, report: "0/0"},
+			step{what: "it is not taken back", change: func(s *Settings) { s.Verified = false }, want: untrusted, report: "0/0"},
+			step{what: "n1 is signed", show: &signed, report: "1/0"},
+		),
+		"verified with Verify": {
+			{what: "signed", show: &signed, change: func(s *Settings) { s.TLS = v1alpha1.KubeletTLSVerify }, report: "1/0"},
+			{what: "self-signed with the default", show: &own, change: func(s *Settings) { s.TLS = v1alpha1.KubeletTLSVerifyOrPin }, want: untrusted, report: "0/0"},
+		},
+	}
+	for name, steps := range tests {
+		t.Run(name, func(t *testing.T) {
+			kubelets := map[string]*fakeKubelet{"n1": newFakeKubelet(t, own, serve(nodeBody)), "n2": newFakeKubelet(t, n2, serve(nodeBody))}
+			cfg := testSettings()
+			cfg.TLS = v1alpha1.KubeletTLSVerifyOrPin
+			address := map[string]string{"n1": "192.0.2.1", "n2": "192.0.2.2"}
+			s := newTestSource(t, clock.RealClock{}, ca.pem, func(ctx context.Context, network, to string) (net.Conn, error) {
+				for name, a := range address {
+					if strings.HasPrefix(to, a+":") {
+						return kubelets[name].dial(ctx, network, to)
+					}
+				}
+				return nil, fmt.Errorf("nothing listens at %s", to)
+			}, cfg)
+			for _, step := range steps {
+				node := cmp.Or(step.node, "n1")
+				if step.show != nil {
+					kubelets[node].show(*step.show)
+					kubelets[node].CloseClientConnections()
+				}
+				if step.change != nil {
+					step.change(&cfg)
+					mustApply(t, s, cfg)
+				}
+				o := s.scrapeOnce(t.Context(), testNode(node, address[node]))
+				got := ""
+				if o.failure != nil {
+					got = string(o.failure.reason)
+				}
+				report := s.Report()
+				if diff := gocmp.Diff([]string{string(step.want), step.report}, []string{got, fmt.Sprintf("%d/%d", report.Verified, report.Pinned)}); diff != "" {
+					t.Errorf("%s: reason of the failure, verified/pinned (-want +got):\n%s", step.what, diff)
+				}
+			}
+		})
+	}
 }
 
 // TestLongCertificate checks that the length of a failure is bounded.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -25,11 +26,13 @@ type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // credentials authenticate requests to kubelets and hold the default CA.
 type credentials struct {
-	// defaultCA is guarded by Source.mu; the other fields never change.
+	// defaultCA is guarded by Source.mu; verified is only ever set; the other fields never change.
 	defaultCA []byte
 	dial      dialFunc
 	// clientCertificate is nil if there is none.
 	clientCertificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
+	// verified is true once a CA has verified some kubelet.
+	verified atomic.Bool
 	// roundTripper adds the token, which it reloads or resets after status 401, and sends
 	// the request over the connection in the request's context (attempt).
 	roundTripper http.RoundTripper
@@ -111,8 +114,8 @@ const defaultCAName = "the cluster's CA"
 type kubeletTLS struct {
 	*credentials
 	mode v1alpha1.KubeletTLSMode
-	// roots is nil unless mode is Verify, and empty if there is no CA: nil would
-	// make crypto/tls use those of the operating system.
+	// roots is nil unless mode is Verify or VerifyOrPin, and empty if there is no CA: nil
+	// would make crypto/tls use those of the operating system.
 	roots *x509.CertPool
 	// unverifiable is why no kubelet can be verified, or nil.
 	unverifiable *failure
@@ -125,9 +128,9 @@ func (c *credentials) kubeletTLS(mode v1alpha1.KubeletTLSMode, caBundle []byte) 
 	switch mode {
 	case v1alpha1.KubeletTLSPinOnFirstUse, v1alpha1.KubeletTLSSkip:
 		return s, nil
-	case v1alpha1.KubeletTLSVerify:
+	case v1alpha1.KubeletTLSVerify, v1alpha1.KubeletTLSVerifyOrPin:
 	default:
-		return nil, fmt.Errorf("kubelet TLS mode %q: must be Verify, PinOnFirstUse or Skip", mode)
+		return nil, fmt.Errorf("kubelet TLS mode %q: must be VerifyOrPin, Verify, PinOnFirstUse or Skip", mode)
 	}
 	ca, name := caBundle, "kubeletTLS.caBundle"
 	if len(ca) == 0 {
@@ -146,6 +149,11 @@ func (c *credentials) kubeletTLS(mode v1alpha1.KubeletTLSMode, caBundle []byte) 
 		return nil, err
 	}
 	return s, nil
+}
+
+// pins reports whether certificates are pinned that no CA verified.
+func (s *kubeletTLS) pins() bool {
+	return s.mode == v1alpha1.KubeletTLSPinOnFirstUse || s.mode == v1alpha1.KubeletTLSVerifyOrPin && !s.verified.Load()
 }
 
 // parseCA returns a pool of PEM certificates. name stands for them in errors.

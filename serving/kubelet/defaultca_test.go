@@ -18,6 +18,7 @@ func TestNoCA(t *testing.T) {
 	ca := newAuthority(t)
 	kubelet := newFakeKubelet(t, ca.issue(nil, "192.0.2.1"), serve(nodeBody))
 	cfg := testSettings()
+	cfg.TLS = v1alpha1.KubeletTLSVerifyOrPin
 	s := newTestSource(t, clock.RealClock{}, nil, kubelet.dial, cfg)
 	node := testNode("n1", "192.0.2.1")
 	checkFailure(t, s.scrapeOnce(t.Context(), node), v1alpha1.ScrapeCertificateUntrusted, "caBundle")

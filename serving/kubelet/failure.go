@@ -40,7 +40,7 @@ func failf(reason v1alpha1.ScrapeReason, format string, args ...any) *failure {
 	return &failure{reason: reason, err: fmt.Errorf(format, args...)}
 }
 
-const selfSigned = "kubelets of kubeadm and kind sign their own certificates by default: " +
+const selfSigned = "kubelets of kubeadm and kind sign their own certificates by default, and kubeletTLS.mode: VerifyOrPin pins these while no kubelet's is signed: " +
 	"set serverTLSBootstrap: true in the kubelet's configuration and approve its certificate signing requests, " +
 	"or give the kubelets' authority in spec.resourceMetrics.kubeletTLS.caBundle, " +
 	"or choose kubeletTLS.mode: PinOnFirstUse"

@@ -30,6 +30,13 @@ func (s *Source) Report() v1alpha1.KubeletReport {
 	due := s.clock.Now().Add(-metricsDue(s.settings.Interval))
 	failed := map[v1alpha1.ScrapeReason][]*target{}
 	for _, t := range s.targets {
+		verified, pinned := t.connection.trust(s.settings.kubeletTLS)
+		if verified {
+			report.Verified++
+		}
+		if pinned {
+			report.Pinned++
+		}
 		switch {
 		case !t.scraped:
 			report.Pending++

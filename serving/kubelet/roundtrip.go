@@ -26,8 +26,9 @@ const maxHeader = 64 << 10
 type attempt struct {
 	connection *connection
 	settings   *kubeletTLS
-	// host is the address in the request, without brackets, to verify the certificate.
+	// host is the address in the request, without brackets, to verify the certificate, and node its node.
 	host string
+	node *Node
 	// connectBy is until when to connect; zero means the deadline.
 	connectBy time.Time
 	// deadline is by the clock of the kernel's timers, which is not Source.clock.
@@ -61,7 +62,7 @@ func (a *attempt) roundTrip(r *http.Request) (*http.Response, error) {
 			return response, err
 		}
 	}
-	conn, err := a.connection.dial(r.Context(), a.settings, a.host, r.URL.Host, a.input[:], a.deadline)
+	conn, err := a.connection.dial(r.Context(), a.settings, a.node, a.host, r.URL.Host, a.input[:], a.deadline)
 	if err != nil {
 		return nil, err
 	}

@@ -278,7 +278,7 @@ func TestRemovedNodeClosesConnection(t *testing.T) {
 
 func mustDial(t *testing.T, s *Source, target *target, kubelet *scriptedKubelet) *tlsConn {
 	t.Helper()
-	conn, err := target.connection.dial(t.Context(), s.settings.kubeletTLS, "192.0.2.1", kubelet.Addr().String(), make([]byte, inputSize), time.Now().Add(time.Minute))
+	conn, err := target.connection.dial(t.Context(), s.settings.kubeletTLS, nil, "192.0.2.1", kubelet.Addr().String(), make([]byte, inputSize), time.Now().Add(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -119,7 +119,7 @@ func fetch(ctx context.Context, t *target, node *Node, cfg *settings, w *workspa
 		return f
 	}
 	a := &attempt{
-		connection: &t.connection, settings: cfg.kubeletTLS,
+		connection: &t.connection, settings: cfg.kubeletTLS, node: node,
 		deadline: time.Now().Add(cfg.Timeout), reuse: cfg.Interval < maxIdle, workspace: w,
 	}
 	response, err := t.send(ctx, hosts, endpoint, a, o)

@@ -34,6 +34,9 @@ type Settings struct {
 	NodeSelector labels.Selector
 	// TLS says how a kubelet is verified before credentials are sent to it.
 	TLS v1alpha1.KubeletTLSMode
+	// Verified reports that a CA has verified some kubelet of the cluster, maybe for another
+	// process. Then VerifyOrPin pins nothing, which no later settings change.
+	Verified bool
 	// CABundle verifies the kubelets' certificates, PEM; Options.DefaultCA if empty.
 	CABundle []byte
 }

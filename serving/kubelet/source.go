@@ -38,7 +38,7 @@ type Options struct {
 	// rejected is reset.
 	Tokens transport.ResettableTokenSource
 	// DefaultCA verifies kubelets if the settings have no CA, PEM; SetDefaultCA
-	// replaces it. Without any, scrapes in mode Verify fail.
+	// replaces it. Without any, scrapes in modes Verify and VerifyOrPin fail.
 	DefaultCA []byte
 	// Dial opens connections; nil means a net.Dialer.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -140,6 +140,9 @@ func NewSource(o Options, initial Settings) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
+	if initial.Verified {
+		c.verified.Store(true)
+	}
 	return &Source{
 		store:       o.Store,
 		clock:       o.Clock,
@@ -160,6 +163,9 @@ func (s *Source) Apply(next Settings) error {
 	cfg, err := s.credentials.validate(next, s.settings)
 	if err != nil {
 		return err
+	}
+	if next.Verified {
+		s.credentials.verified.Store(true)
 	}
 	old := s.settings
 	s.settings = cfg
@@ -195,7 +201,7 @@ func (s *Source) SetDefaultCA(pem []byte) error {
 		return nil
 	}
 	s.credentials.defaultCA = bytes.Clone(pem)
-	if s.settings.TLS != v1alpha1.KubeletTLSVerify || len(s.settings.CABundle) > 0 {
+	if s.settings.kubeletTLS.roots == nil || len(s.settings.CABundle) > 0 {
 		// It is not used, and another kubeletTLS would drop the pins.
 		return nil
 	}

@@ -24,8 +24,8 @@ type kubeletCA struct {
 
 // newKubeletCA reads file (--kubelet-ca-file), or else uses the CA of kube-apiserver, which
 // signs the certificates of kubelets in most clusters. There may be none, as in a kubeconfig
-// for a public certificate. Then scrapes with kubeletTLS.mode Verify fail, but not the start:
-// the MetricsBackend may set a CA or another mode.
+// for a public certificate. Then scrapes with kubeletTLS.mode Verify or VerifyOrPin fail, but
+// not the start: the MetricsBackend may set a CA or another mode.
 func newKubeletCA(file string, client *rest.Config) (*kubeletCA, error) {
 	flag := "--kubelet-ca-file"
 	if file == "" {

@@ -45,7 +45,8 @@ var table = map[Suite]map[Tier]string{
 			TestUpgradeAndRollbackBySpec TestUpgradeAndRollbackByImage TestWatch`,
 		Long: `
 			TestVersionDroppedAndAdded TestOperatorKilled TestServingChildrenDeleted TestServingProcessKilled
-			TestKubeAPIServerKilled TestOperatorNamespaceDeleted TestManifestDeletedFirst TestSelfSignedKubelet
+			TestKubeAPIServerKilled TestOperatorNamespaceDeleted TestManifestDeletedFirst
+			TestSelfSignedKubelet TestSignedKubeletIsNeverPinned
 			TestTakeover TestKEDA TestAlertsFire TestBrokenAdoptions TestRunbooks TestChart TestFlux TestPluginVerify TestHorizontalPodAutoscalerByWatch`,
 		Soak: `TestUpgradeAndRollbackBySpec TestUpgradeAndRollbackByImage TestWatch TestHorizontalPodAutoscalerByWatch`,
 	},
@@ -85,7 +86,8 @@ var table = map[Suite]map[Tier]string{
 // and take at most 150 s.
 const extraTests = `
 	TestVersionDroppedAndAdded TestOperatorKilled TestServingChildrenDeleted TestServingProcessKilled TestKubeAPIServerKilled
-	TestOperatorNamespaceDeleted TestSelfSignedKubelet TestPluginVerify`
+	TestOperatorNamespaceDeleted TestSelfSignedKubelet TestSignedKubeletIsNeverPinned
+	TestPluginVerify`
 
 // limits are the time limits of the parts of a run. Those of the tier test add up to less than the 85 minutes after
 // which a build machine ends a run, so that a test that hangs is reported with its goroutines. A warm run takes 6, 4

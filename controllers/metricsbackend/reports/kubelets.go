@@ -21,6 +21,9 @@ const (
 	// failureKinds bounds the kinds of failures that a message explains.
 	failureKinds = 2
 	nodesShown   = 5
+	// exactNodes is the number up to which pinned nodes are counted exactly: the status is not to
+	// be written for each node of a cluster that is scaled.
+	exactNodes = 10
 )
 
 // Kubelets summarizes the pods' reports about kubelets. Each pod scrapes every
@@ -39,10 +42,30 @@ func (in *Input) Kubelets(reports []*v1alpha1.SourceReport) Result {
 	if failing.Count > 0 && failing.Elapsed < Grace && wereHealthy {
 		result = Result{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, kubeletsAnswer}
 	}
+	if result.Status == metav1.ConditionTrue {
+		result.Message += pinnedMessage(reports)
+	}
 	if result.Status == metav1.ConditionTrue && known.Status == result.Status && known.ObservedGeneration == in.Generation && len(in.Spec.Sources) == 0 {
 		result.Message = in.debounceMessage(Key{failure: sourceMessageDiffers}, known.Message, result.Message)
 	}
 	return result
+}
+
+// pinnedMessage says how many nodes have a pinned certificate, if there are any, by the pod that
+// knows of most: another has just started.
+func pinnedMessage(reports []*v1alpha1.SourceReport) string {
+	pinned := 0
+	for _, r := range reports {
+		pinned = max(pinned, r.Kubelets.Pinned)
+	}
+	count := fmt.Sprint(pinned)
+	switch {
+	case pinned == 0:
+		return ""
+	case pinned > exactNodes:
+		count = roughCount(pinned)
+	}
+	return "; nodes whose certificate no CA verifies, and that is pinned on first use: " + count
 }
 
 const kubeletsAnswer = "all kubelets that were asked answer"
@@ -162,8 +185,8 @@ func reasonRank(reason v1alpha1.ScrapeReason) int {
 func (in *Input) remedy(reason v1alpha1.ScrapeReason) string {
 	switch reason {
 	case v1alpha1.ScrapeCertificateUntrusted:
-		return "Kubelets show certificates that the cluster's CA did not sign for their address, so they get no token. Either (1) have them signed: " +
-			"serverTLSBootstrap: true in the kubelets' configuration, then approve their CSRs; or (2) pin each node's first certificate: " + in.patchTLS(v1alpha1.KubeletTLSPinOnFirstUse) +
+		return "Kubelets show certificates that the cluster's CA did not sign for their address, so they get no token" + in.whyNotPinned() +
+			". Either (1) have them signed: serverTLSBootstrap: true in the kubelets' configuration, then approve their CSRs; or (2) pin each node's first certificate: " + in.patchTLS(v1alpha1.KubeletTLSPinOnFirstUse) +
 			"; or (3) verify nothing: " + in.patchTLS(v1alpha1.KubeletTLSSkip)
 	case v1alpha1.ScrapeCertificateChanged:
 		return "Kubelets show other certificates than those pinned on first use. If they were renewed, restart the serving pods to pin again: " +
@@ -193,6 +216,17 @@ func (in *Input) remedy(reason v1alpha1.ScrapeReason) string {
 		return "Raise spec.resourceMetrics.scrape.maxBodySize"
 	}
 	return "See the serving pods' log"
+}
+
+// whyNotPinned says why mode VerifyOrPin does not pin the certificates that no CA verifies.
+func (in *Input) whyNotPinned() string {
+	switch {
+	case in.Spec.ResourceMetrics.KubeletTLS.Mode != v1alpha1.KubeletTLSVerifyOrPin:
+		return ""
+	case in.Stored.KubeletsVerified:
+		return ", and since other kubelets' certificates are, or were, signed, these are not pinned"
+	}
+	return ", and they are not pinned, since they are not the kubelets' own, or have expired, or are for another name"
 }
 
 func (in *Input) patchTLS(mode v1alpha1.KubeletTLSMode) string {

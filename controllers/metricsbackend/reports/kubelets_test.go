@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -160,6 +161,59 @@ func TestReplicaThatKnowsMost(t *testing.T) {
 		if got := in.Kubelets(reports).Message; !strings.Contains(got, "at least 4") {
 			t.Errorf("message %q", got)
 		}
+	}
+}
+
+// The message says how many certificates are pinned, by the pod that knows of most, also while the
+// failure of a kubelet is not reported yet.
+func TestPinnedKubelets(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		pinned []int
+		want   string
+	}{
+		"none":         {[]int{0, 0}, ""},
+		"one":          {[]int{1}, "; nodes whose certificate no CA verifies, and that is pinned on first use: 1"},
+		"a new pod":    {[]int{10, 2}, "; nodes whose certificate no CA verifies, and that is pinned on first use: 10"},
+		"too many":     {[]int{2, 900}, "; nodes whose certificate no CA verifies, and that is pinned on first use: at least 512"},
+		"a few more":   {[]int{903}, "; nodes whose certificate no CA verifies, and that is pinned on first use: at least 512"},
+		"a bad number": {[]int{-1}, ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var reports []*v1alpha1.SourceReport
+			for _, n := range tc.pinned {
+				reports = append(reports, sourcereport.New(func(r *v1alpha1.SourceReport) { r.Kubelets.Pinned = n }))
+			}
+			want := Result{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, kubeletsAnswer + tc.want}
+			if diff := cmp.Diff(want, input().Kubelets(reports)); diff != "" {
+				t.Errorf("Kubelets() (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The remedy says why mode VerifyOrPin has not pinned the certificate.
+func TestWhyNotPinned(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		mode     v1alpha1.KubeletTLSMode
+		verified bool
+		want     string
+	}{
+		"Verify":             {v1alpha1.KubeletTLSVerify, true, ""},
+		"others are signed":  {v1alpha1.KubeletTLSVerifyOrPin, true, ", and since other kubelets' certificates are, or were, signed, these are not pinned"},
+		"no kubelet's own":   {v1alpha1.KubeletTLSVerifyOrPin, false, ", and they are not pinned, since they are not the kubelets' own, or have expired, or are for another name"},
+		"any is pinned once": {v1alpha1.KubeletTLSPinOnFirstUse, false, ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := input(func(spec *v1alpha1.MetricsBackendSpec) { spec.ResourceMetrics.KubeletTLS.Mode = tc.mode })
+			in.Stored.KubeletsVerified = tc.verified
+			if diff := cmp.Diff(tc.want, in.whyNotPinned()); diff != "" {
+				t.Errorf("whyNotPinned() (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

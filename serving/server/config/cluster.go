@@ -70,8 +70,8 @@ func (c *clusterWatcher) run(ctx context.Context) {
 	running.Wait()
 }
 
-// applyBackend applies the MetricsBackend if its spec has changed, or whether resource metrics
-// are served: the generation stays when only the status is written, and starts over when the
+// applyBackend applies the MetricsBackend if its spec has changed, whether resource metrics are
+// served, or whether a kubelet was verified: the generation stays when only the status is written, and starts over when the
 // object is created again.
 func (c *clusterWatcher) applyBackend(ctx context.Context, all []*v1alpha1.MetricsBackend) {
 	before := c.current

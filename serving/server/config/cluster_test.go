@@ -182,6 +182,7 @@ func TestBackendChanges(t *testing.T) {
 		"another spec":        {object("a", 1, "1"), object("a", 2, "2"), 2, 0},
 		"another status":      {object("a", 1, "1"), object("a", 1, "2"), 1, 0},
 		"the last APIService": {withAPIService(object("a", 1, "1")), object("a", 1, "2"), 2, 0},
+		"a kubelet verified":  {object("a", 1, "1"), withVerifiedKubelet(object("a", 1, "2")), 2, 0},
 		"recreated":           {object("a", 1, "1"), object("b", 1, "2"), 2, 0},
 		"deleted":             {object("a", 1, "1"), nil, 1, 0},
 	}
@@ -199,6 +200,11 @@ func TestBackendChanges(t *testing.T) {
 			}
 		})
 	}
+}
+
+func withVerifiedKubelet(backends []*v1alpha1.MetricsBackend) []*v1alpha1.MetricsBackend {
+	backends[0].Status.KubeletsVerified = true
+	return backends
 }
 
 func withAPIService(backends []*v1alpha1.MetricsBackend) []*v1alpha1.MetricsBackend {

@@ -48,6 +48,7 @@ type WatchSettings struct {
 // settingsOf returns the settings of a MetricsBackend.
 func settingsOf(backend *v1alpha1.MetricsBackend) (Settings, error) {
 	s, err := SettingsFrom(&backend.Spec)
+	s.Kubelet.Verified = backend.Status.KubeletsVerified
 	if err == nil && !backend.Serves("metrics.k8s.io") {
 		s = s.withoutResourceMetrics()
 	}
@@ -57,6 +58,7 @@ func settingsOf(backend *v1alpha1.MetricsBackend) (Settings, error) {
 // settingsChanged reports whether the settings may differ between two states of a MetricsBackend.
 func settingsChanged(before, after *v1alpha1.MetricsBackend) bool {
 	return before.UID != after.UID || before.Generation != after.Generation ||
+		before.Status.KubeletsVerified != after.Status.KubeletsVerified ||
 		slices.ContainsFunc([]string{"metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"}, func(group string) bool {
 			return before.Serves(group) != after.Serves(group)
 		})

@@ -41,7 +41,7 @@ func defaultedSettings(change func(*Settings)) Settings {
 				corev1.NodeInternalIP, corev1.NodeExternalIP, corev1.NodeHostName, corev1.NodeInternalDNS, corev1.NodeExternalDNS,
 			},
 			NodeSelector: labels.Everything(),
-			TLS:          v1alpha1.KubeletTLSVerify,
+			TLS:          v1alpha1.KubeletTLSVerifyOrPin,
 		},
 		Watch: WatchSettings{
 			Enabled: true,
@@ -187,7 +187,7 @@ func TestSettingsFrom(t *testing.T) {
 		},
 		"a bundle where nothing is verified": {
 			spec:    &v1alpha1.ResourceMetricsSpec{KubeletTLS: v1alpha1.KubeletTLSSpec{Mode: v1alpha1.KubeletTLSSkip, CABundle: bundle}},
-			wantErr: []string{"kubeletTLS.caBundle", "Verify only"},
+			wantErr: []string{"kubeletTLS.caBundle", "Verify and VerifyOrPin only"},
 		},
 	}
 	for name, tc := range tests {
@@ -247,6 +247,18 @@ func TestSettingsOf(t *testing.T) {
 				t.Errorf("resource metrics: %t, kubelets scraped: %t, want %t", got.ResourceMetrics, scrapes, tc.want)
 			}
 		})
+	}
+}
+
+// TestSettingsOfVerified: the status says whether a kubelet of the cluster was ever verified.
+func TestSettingsOfVerified(t *testing.T) {
+	for _, verified := range []bool{false, true} {
+		backend := backendWith(1, &v1alpha1.ResourceMetricsSpec{})
+		backend.Status.KubeletsVerified = verified
+		got, err := settingsOf(backend)
+		if err != nil || got.Kubelet.Verified != verified {
+			t.Errorf("verified %t, %v, want %t", got.Kubelet.Verified, err, verified)
+		}
 	}
 }
 

@@ -162,6 +162,8 @@ func (w *Watcher) applyDefaults(ctx context.Context) {
 	}
 	s, err := SettingsFrom(&v1alpha1.MetricsBackendSpec{})
 	if err == nil {
+		// Only the status says whether kubelets of the cluster are signed, so none is pinned.
+		s.Kubelet.TLS = v1alpha1.KubeletTLSVerify
 		err = w.target.Settings(ctx, s)
 	}
 	if err != nil {

@@ -122,15 +122,15 @@ func TestWatcherKeepsTheLastGoodSettings(t *testing.T) {
 	}
 }
 
-// TestApplyDefaults: they never replace settings that were read.
+// TestApplyDefaults: they never replace settings that were read, and pin no kubelet's certificate.
 func TestApplyDefaults(t *testing.T) {
 	for name, tc := range map[string]struct {
 		backend *v1alpha1.MetricsBackend
-		want    []bool
+		want    []string
 	}{
-		"nothing read":             {nil, []bool{true}},
-		"a backend was read":       {backendWith(1, nil), []bool{false}},
-		"one without a generation": {backendWith(0, nil), []bool{false}},
+		"nothing read":             {nil, []string{"true Verify"}},
+		"a backend was read":       {backendWith(1, nil), []string{"false VerifyOrPin"}},
+		"one without a generation": {backendWith(0, nil), []string{"false VerifyOrPin"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := &fakeTarget{}
@@ -139,12 +139,12 @@ func TestApplyDefaults(t *testing.T) {
 				w.apply(t.Context(), "test", tc.backend)
 			}
 			w.ApplyDefaults(t.Context())
-			var got []bool
+			var got []string
 			for _, s := range target.settings {
-				got = append(got, s.ResourceMetrics)
+				got = append(got, fmt.Sprint(s.ResourceMetrics, " ", s.Kubelet.TLS))
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("resource metrics are collected (-want +got):\n%s", diff)
+				t.Errorf("whether resource metrics are collected, and kubeletTLS.mode (-want +got):\n%s", diff)
 			}
 		})
 	}
