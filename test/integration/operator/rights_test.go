@@ -37,6 +37,8 @@ var unused = map[string]string{
 	"metrics-backend-system get discovery.k8s.io/endpointslices":   "held to be granted to serving",
 	"metrics-backend-system list discovery.k8s.io/endpointslices":  "held to be granted to serving",
 	"metrics-backend-system watch discovery.k8s.io/endpointslices": "held to be granted to serving",
+	"metrics-backend-system list /configmaps":                      "held to be granted to serving",
+	"metrics-backend-system watch /configmaps":                     "held to be granted to serving",
 	"* get metricsbackend.io/custommetrics":                        "held to be granted to serving",
 	"* list metricsbackend.io/custommetrics":                       "held to be granted to serving",
 	"* watch metricsbackend.io/custommetrics":                      "held to be granted to serving",

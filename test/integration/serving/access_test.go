@@ -86,7 +86,7 @@ func testOwnEndpoints(t *testing.T, p *process) {
 		"metrics for nobody":          {path: "/metrics", token: nobody, want: http.StatusForbidden},
 		"metrics without credentials": {path: "/metrics", want: http.StatusUnauthorized},
 		"sources": {path: "/sources", token: reader, want: http.StatusOK, wantBody: []string{
-			`"kubelets":{"nodes":2,"healthy":2,"pending":0,"newestSample":"`,
+			`"kubelets":{"nodes":2,"healthy":2,"pending":0,"verified":2,"newestSample":"`,
 		}},
 		"sources for nobody":          {path: "/sources", token: nobody, want: http.StatusForbidden},
 		"sources without credentials": {path: "/sources", want: http.StatusUnauthorized},
