@@ -36,8 +36,8 @@ help: ## Explain the targets.
 	  /^[a-zA-Z0-9_-]+:.*## / {printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## A real cluster on this machine with metrics on both API versions and an HPA that scales (root; minutes when cold).
-	@hack/demo.sh
+demo: ## A real cluster on this machine with metrics on both API versions and an HPA that scales (root; minutes when cold); IPV6=1 for one without IPv4.
+	@IPV6=$(IPV6) hack/demo.sh
 
 .PHONY: demo-down
 demo-down: ## Remove the demo's cluster and all its files from this machine.
@@ -48,8 +48,8 @@ test: ## Unit, integration (real kube-apiserver, etcd) and end to end (real clus
 	@TEST_TIER=test RUN= hack/test.sh unit integration e2e
 
 .PHONY: test-long
-test-long: ## Slower tests: takeover of metrics-server, runbooks, chart, GitOps, faults (an hour more, without builds; root).
-	@TEST_TIER=long hack/test.sh integration e2e
+test-long: ## Slower tests: takeover of metrics-server, runbooks, chart, GitOps, faults, other clusters (two hours more, without builds; root).
+	@TEST_TIER=long hack/test.sh integration e2e clusters
 
 .PHONY: test-soak
 test-soak: ## Ten upgrades, rollbacks and rotations, faults in pairs, and checks of durations (an hour and a half, on an idle machine; root).
@@ -68,6 +68,10 @@ test-integration: ## Against a real kube-apiserver and etcd; RUN=PATTERN selects
 .PHONY: test-e2e
 test-e2e: ## End to end on the real cluster of test/cluster (root); RUN=PATTERN selects tests.
 	@hack/test.sh e2e
+
+.PHONY: test-clusters
+test-clusters: ## The tests of make test on older Kubernetes, and without IPv4 (most of an hour, without builds; root); RUN as above.
+	@TEST_TIER=long hack/test.sh clusters
 
 .PHONY: vulncheck
 vulncheck: ## Fail if the binaries call a known vulnerability (govulncheck; a minute).

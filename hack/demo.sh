@@ -15,7 +15,7 @@ cluster() { go -C test/cluster run . "$@"; }
 
 title "A real Kubernetes cluster"
 echo "  The first run builds Kubernetes from its Go modules: about 8 minutes on two cores."
-cluster up
+cluster up ${IPV6:+--ip-family=IPv6}
 bin=$(cluster binaries kubectl)
 export PATH=$bin:$PATH
 KUBECONFIG=$(cluster kubeconfig)

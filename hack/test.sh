@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# test.sh PART...: runs the parts unit, integration and e2e, each to its end, and then reports failures and durations.
+# test.sh PART...: runs the parts unit, integration, e2e and clusters, each to its end, and then reports failures and
+# durations.
 # test/tiers has the tests of the tier TEST_TIER (test, long or soak) and the time limit of each part. RUN, a pattern
 # for go test -run, selects tests of integration and e2e in any tier.
 set -euo pipefail
@@ -12,6 +13,9 @@ export TEST_TIER=${TEST_TIER:-test} RUN=${RUN:-}
 # Only the race detector needs cgo. Without cgo, tests, images and the cluster's components
 # share compiled packages, which halves the compile time of a first run.
 export CGO_ENABLED=0
+
+# Besides the version of test/cluster, the part clusters tests the oldest that is supported, and one between them.
+oldest=v1.31.13 between=v1.34.4
 
 cluster() { go -C test/cluster run . "$@"; }
 
@@ -114,11 +118,16 @@ tagged() {
 # binaries NAME...: builds missing components of Kubernetes, and prints their folder.
 binaries() { cluster binaries --timeout "$(bin/testrun limit --part build --tier "$TEST_TIER")" "$@"; }
 
-integration() {
-	title "Integration tests: a real kube-apiserver and etcd"
+# control_plane builds what integration tests start.
+control_plane() {
 	verbose_step build "kube-apiserver, etcd and kubectl" binaries kube-apiserver etcd kubectl >/dev/null || return
 	KUBEBUILDER_ASSETS=$(cluster binaries kube-apiserver etcd kubectl)
 	export KUBEBUILDER_ASSETS
+}
+
+integration() {
+	title "Integration tests: a real kube-apiserver and etcd"
+	control_plane || return
 	local chosen
 	mapfile -t chosen < <(of_tier integration)
 	# Only the long tier needs these; a test of RUN builds what it needs itself.
@@ -163,17 +172,22 @@ e2e() {
 	fi
 }
 
-# e2e_tests fails if it does not reach the tests.
-e2e_tests() {
+# start_cluster PART [FLAG...]: brings the cluster up, with the images and a Prometheus.
+start_cluster() {
 	verbose_step build "Kubernetes" binaries >/dev/null || return
-	verbose_step e2e "cluster up" cluster up || return
+	verbose_step "$1" "cluster up" cluster up "${@:2}" || return
 	PATH=$(cluster binaries kubectl):$PATH
 	KUBECONFIG=$(cluster kubeconfig)
 	export PATH KUBECONFIG
 	# The autoscaler serves its own metrics, which test/clients reads, on loopback.
 	export CONTROLLER_MANAGER=https://127.0.0.1:10257
-	quiet_step e2e "build and load the images" make load || return
-	quiet_step e2e "bring a Prometheus" hack/prometheus.sh || return
+	quiet_step "$1" "build and load the images" make load || return
+	quiet_step "$1" "bring a Prometheus" hack/prometheus.sh || return
+}
+
+# e2e_tests fails if it does not reach the tests.
+e2e_tests() {
+	start_cluster e2e || return
 	local chosen
 	if [ "$TEST_TIER" = test ] && [ -z "$RUN" ]; then
 		local extra
@@ -196,6 +210,32 @@ e2e_tests() {
 	tests e2e --verbose $AGAIN -- -count=1 -tags e2e "${chosen[@]}" ./test/e2e/...
 }
 
+# clusters runs tests of the tier test against other versions of Kubernetes, and on a cluster without IPv4.
+clusters() {
+	title "Other clusters: Kubernetes $between and $oldest, and IPv6"
+	local version chosen
+	mapfile -t chosen < <(TEST_TIER=test of_tier integration)
+	for version in "$between" "$oldest"; do
+		export KUBERNETES_VERSION=$version
+		control_plane || continue
+		tests clusters $AGAIN -- -count=1 -tags integration -parallel 16 "${chosen[@]}" ./test/integration/operator ./test/integration/serving
+	done
+	# The last of them, which is the oldest.
+	other_cluster || true
+	unset KUBERNETES_VERSION
+	other_cluster --ip-family=IPv6 || true
+}
+
+# other_cluster FLAG...: runs end-to-end tests on a new cluster.
+other_cluster() {
+	verbose_step clusters "cluster down" cluster down || return
+	start_cluster clusters "$@" || return
+	local chosen
+	mapfile -t chosen < <(TEST_TIER=test of_tier e2e)
+	tests clusters --verbose $AGAIN -- -count=1 -tags e2e "${chosen[@]}" ./test/e2e
+	verbose_step clusters "cluster down" cluster down
+}
+
 main() {
 	# testrun forwards an interrupt and exits; no other part starts.
 	trap 'exit 130' INT TERM HUP
@@ -204,7 +244,7 @@ main() {
 	# A complete run that passes is recorded for a release.
 	local part pattern whole=
 	case "$TEST_TIER $*${RUN:+ $RUN}$(env | grep -E '^(E2E_|OPERATIONS=|SEED=)' || true)" in
-	"long integration e2e" | "soak integration e2e") whole=$(clean_tree || true) ;;
+	"long integration e2e clusters" | "soak integration e2e") whole=$(clean_tree || true) ;;
 	esac
 	if [ "$TEST_TIER" = soak ]; then
 		export E2E_SPEC_CYCLES=${E2E_SPEC_CYCLES:-10} E2E_IMAGE_CYCLES=${E2E_IMAGE_CYCLES:-4}
@@ -235,8 +275,8 @@ main() {
 
 for part in "$@"; do
 	case "$part" in
-	unit | integration | e2e) ;;
-	*) echo "unknown part $part: use unit, integration or e2e" >&2 && exit 2 ;;
+	unit | integration | e2e | clusters) ;;
+	*) echo "unknown part $part: use unit, integration, e2e or clusters" >&2 && exit 2 ;;
 	esac
 done
 # Concurrent runs would share the results and the cluster. Bash has read all of this file by now: an edit during a run

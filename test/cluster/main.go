@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ func root() *cobra.Command {
 type runner func(func(*cobra.Command, lifecycle.Cluster, []string) error) func(*cobra.Command, []string) error
 
 func up(with runner) *cobra.Command {
-	var certificate string
+	var certificate, family string
 	command := &cobra.Command{
 		Use:   "up",
 		Short: "Build what is missing and bring the cluster up, or repair it (needs root)",
@@ -87,12 +88,25 @@ func up(with runner) *cobra.Command {
 			default:
 				return fmt.Errorf("--kubelet-certificate=%s: must be %s or %s", certificate, state.SignedByCluster, state.SelfSigned)
 			}
-			return c.Up(cmd.Context(), chosen)
+			addresses := state.IPFamily(family)
+			switch addresses {
+			case "", state.IPv4, state.IPv6:
+			default:
+				return fmt.Errorf("--ip-family=%s: must be %s or %s", family, state.IPv4, state.IPv6)
+			}
+			return c.Up(cmd.Context(), lifecycle.Options{Kubernetes: kubernetesVersion(), KubeletCertificate: chosen, IPFamily: addresses})
 		}),
 	}
 	command.Flags().StringVar(&certificate, "kubelet-certificate", "",
 		"who signs the kubelet's certificate: signed (by the cluster's CA, for a new cluster) or self-signed (as kubeadm and kind leave it); without it, as it is")
+	command.Flags().StringVar(&family, "ip-family", "", "of all addresses of a new cluster: IPv4 (the default) or IPv6")
 	return command
+}
+
+// kubernetesVersion returns that of KUBERNETES_VERSION, or of go.mod. It is a variable rather than a flag, so that
+// scripts which build for a cluster, and those that they call, mean the same.
+func kubernetesVersion() string {
+	return cmp.Or(os.Getenv("KUBERNETES_VERSION"), binaries.KubernetesVersion)
 }
 
 func down(with runner) *cobra.Command {
@@ -153,7 +167,7 @@ func binary() *cobra.Command {
 		RunE: func(cmd *cobra.Command, names []string) error {
 			ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, fmt.Errorf("not built within %s", timeout))
 			defer cancel()
-			folder, err := binaries.Build(ctx, progress.New(os.Stderr), names...)
+			folder, err := binaries.Build(ctx, progress.New(os.Stderr), kubernetesVersion(), names...)
 			if err != nil {
 				return err
 			}

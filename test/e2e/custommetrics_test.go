@@ -8,6 +8,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -80,7 +81,7 @@ func prometheusURL(t *testing.T, service string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return "http://" + found.Spec.ClusterIP + ":9090"
+	return "http://" + net.JoinHostPort(found.Spec.ClusterIP, "9090")
 }
 
 // customMetrics runs the tests that need startCustomMetrics. It is a companion of TestWatch.

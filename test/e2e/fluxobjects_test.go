@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -126,7 +127,7 @@ func gitServer(t *testing.T) string {
 	if err := suite.client.Get(t.Context(), ctrlclient.ObjectKey{Namespace: fluxNamespace, Name: "git"}, &service); err != nil {
 		t.Fatal(err)
 	}
-	return "http://" + service.Spec.ClusterIP
+	return "http://" + net.JoinHostPort(service.Spec.ClusterIP, "80")
 }
 
 // What `flux bootstrap` commits and applies for clusters/production: Flux itself, and what makes it follow the repository.

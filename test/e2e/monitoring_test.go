@@ -11,11 +11,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -76,7 +78,7 @@ func monitoringConfig(t *testing.T, document string) string {
 		t.Fatal(err)
 	}
 	// The cluster has no name server.
-	text := strings.ReplaceAll(string(content), "kubernetes.default.svc:443", service.Spec.ClusterIP+":443")
+	text := strings.ReplaceAll(string(content), "kubernetes.default.svc:443", strconv.Quote(net.JoinHostPort(service.Spec.ClusterIP, "443")))
 	if err := yaml.Unmarshal([]byte(text), &example); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -88,7 +89,7 @@ func setMetrics(t *testing.T, namespace, selector, lines string) []corev1.Pod {
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		outcome.Eventually(t, time.Minute, "set the metrics of "+pod.Name, func(ctx context.Context) error {
-			request, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://"+pod.Status.PodIP+":8080/metrics", strings.NewReader(lines))
+			request, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://"+net.JoinHostPort(pod.Status.PodIP, "8080")+"/metrics", strings.NewReader(lines))
 			if err != nil {
 				return err
 			}

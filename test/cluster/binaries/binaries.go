@@ -1,8 +1,8 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package binaries builds Kubernetes and etcd from the tool directives of this module's go.mod, into a
-// folder of the user's cache that all clones with the same go.mod share.
+// Package binaries builds Kubernetes and etcd from the tool directives of this module's go.mod, and other versions of
+// Kubernetes from a module made for them, into folders of the user's cache that all clones with the same go.mod share.
 package binaries
 
 import (
@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// KubernetesVersion is the version of the binaries, as in go.mod.
+// KubernetesVersion is the version of go.mod.
 const KubernetesVersion = "v1.37.1"
 
 // modulePath is the path of this module, whose go.mod the go command must use.
@@ -73,19 +73,19 @@ func selectTools(names []string) ([]tool, error) {
 }
 
 // linkerFlags sets the version; without it every component would report v0.0.0-master.
-func linkerFlags() string {
-	parts := strings.SplitN(strings.TrimPrefix(KubernetesVersion, "v"), ".", 3)
+func linkerFlags(kubernetes string) string {
+	parts := strings.SplitN(strings.TrimPrefix(kubernetes, "v"), ".", 3)
 	flags := []string{"-s", "-w"}
 	for _, set := range [][2]string{
-		{"gitVersion", KubernetesVersion}, {"gitMajor", parts[0]}, {"gitMinor", parts[1]},
+		{"gitVersion", kubernetes}, {"gitMajor", parts[0]}, {"gitMinor", parts[1]},
 	} {
 		flags = append(flags, "-X", "k8s.io/component-base/version."+set[0]+"="+set[1])
 	}
 	return strings.Join(flags, " ")
 }
 
-// folder returns the folder for the binaries of this go.mod, go.sum and compiler.
-func folder(module string) (string, error) {
+// folder returns the folder for the binaries of this go.mod, go.sum, compiler and version of Kubernetes.
+func folder(module, kubernetes string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("finding the user's cache directory: %w; set XDG_CACHE_HOME", err)
@@ -98,8 +98,8 @@ func folder(module string) (string, error) {
 		}
 		fmt.Fprintf(hash, "%s %d\n%s", name, len(content), content)
 	}
-	fmt.Fprintln(hash, linkerFlags(), runtime.Version())
+	fmt.Fprintln(hash, linkerFlags(kubernetes), runtime.Version())
 	key := hex.EncodeToString(hash.Sum(nil))[:12]
 	return filepath.Join(cache, "metrics-backend-operator",
-		fmt.Sprintf("kubernetes-%s-%s-%s", KubernetesVersion, runtime.GOARCH, key)), nil
+		fmt.Sprintf("kubernetes-%s-%s-%s", kubernetes, runtime.GOARCH, key)), nil
 }

@@ -83,7 +83,7 @@ func TestFolderFollowsTheVersions(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		path, err := folder(module)
+		path, err := folder(module, KubernetesVersion)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +100,7 @@ func TestFolderFollowsTheVersions(t *testing.T) {
 			t.Errorf("a change of %s changes nothing", name)
 		}
 	}
-	if _, err := folder(t.TempDir()); err == nil {
+	if _, err := folder(t.TempDir(), KubernetesVersion); err == nil {
 		t.Error("a folder without go.mod, and no error")
 	}
 }
@@ -128,8 +128,23 @@ func TestMissing(t *testing.T) {
 func TestLinkerFlags(t *testing.T) {
 	t.Parallel()
 	const want = "-s -w -X k8s.io/component-base/version.gitVersion=v1.37.1 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37"
-	if got := linkerFlags(); got != want {
+	if got := linkerFlags(KubernetesVersion); got != want {
 		t.Fatalf("got  %s\nwant %s", got, want)
+	}
+}
+
+// Libraries are those of the release; what it replaces for other reasons stays.
+func TestEdits(t *testing.T) {
+	t.Parallel()
+	got, err := edits([]byte(`{"Replace": [
+		{"Old": {"Path": "k8s.io/api"}, "New": {"Path": "./staging/src/k8s.io/api"}},
+		{"Old": {"Path": "example.com/fork"}, "New": {"Path": "example.com/of", "Version": "v1.0.0"}}]}`), "v1.31.13")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"-module=" + modulePath + "/kubernetes", "-require=k8s.io/kubernetes@v1.31.13", "-replace=k8s.io/api=k8s.io/api@v0.31.13"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

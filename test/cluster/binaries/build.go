@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,8 +21,9 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/cluster/state"
 )
 
-// Build builds the named binaries that are missing, or all of them without names, and returns their folder.
-func Build(ctx context.Context, report *progress.Reporter, names ...string) (string, error) {
+// Build builds the named binaries that are missing, or all of them without names, and returns their folder. kubernetes
+// is their version, such as v1.31.13; etcd is always go.mod's.
+func Build(ctx context.Context, report *progress.Reporter, kubernetes string, names ...string) (string, error) {
 	selected, err := selectTools(names)
 	if err != nil {
 		return "", err
@@ -30,7 +32,7 @@ func Build(ctx context.Context, report *progress.Reporter, names ...string) (str
 	if err != nil {
 		return "", err
 	}
-	target, err := folder(module)
+	target, err := folder(module, kubernetes)
 	if err != nil {
 		return "", err
 	}
@@ -48,10 +50,22 @@ func Build(ctx context.Context, report *progress.Reporter, names ...string) (str
 	if err := os.MkdirAll(target, 0o755); err != nil {
 		return "", fmt.Errorf("creating the folder of the binaries: %w", err)
 	}
-	if err := build(ctx, report, module, target, missing(target, selected)); err != nil {
+	wanted := missing(target, selected)
+	if kubernetes == KubernetesVersion {
+		return target, build(ctx, report, module, target, kubernetes, wanted)
+	}
+	store := slices.IndexFunc(wanted, func(t tool) bool { return t.name == "etcd" })
+	if store >= 0 {
+		if err := build(ctx, report, module, target, kubernetes, wanted[store:store+1]); err != nil {
+			return "", err
+		}
+		wanted = slices.Concat(wanted[:store], wanted[store+1:])
+	}
+	other := filepath.Join(target, "module")
+	if err := makeModule(ctx, other, kubernetes); err != nil {
 		return "", err
 	}
-	return target, nil
+	return target, build(ctx, report, other, target, kubernetes, wanted)
 }
 
 func missing(folder string, wanted []tool) []tool {
@@ -78,7 +92,7 @@ func Module(ctx context.Context) (string, error) {
 }
 
 // build builds all of them with one go command, which links some while it compiles others.
-func build(ctx context.Context, report *progress.Reporter, module, target string, wanted []tool) error {
+func build(ctx context.Context, report *progress.Reporter, module, target, kubernetes string, wanted []tool) error {
 	if len(wanted) == 0 {
 		return nil
 	}
@@ -87,7 +101,7 @@ func build(ctx context.Context, report *progress.Reporter, module, target string
 	for _, t := range wanted {
 		packages, names = append(packages, t.pkg), append(names, t.name)
 	}
-	report.Say("binaries", "building %s from source (all of them about 8 minutes on 2 cores, the first time)", strings.Join(names, ", "))
+	report.Say("binaries", "building %s of Kubernetes %s from source (all of them about 8 minutes on 2 cores, the first time)", strings.Join(names, ", "), kubernetes)
 	// This also downloads the modules.
 	dependencies, err := goOutput(ctx, module, append([]string{"list", "-deps"}, packages...)...)
 	if err != nil {
@@ -99,7 +113,7 @@ func build(ctx context.Context, report *progress.Reporter, module, target string
 	defer func() { _ = os.RemoveAll(partial) }()
 	err = Go(ctx, module, func(compiled int) {
 		report.Tick("binaries", "%s, %d packages compiled, at most %d left", progress.Clock(time.Since(started)), compiled, max(all-compiled, 0))
-	}, report.Interval(), append([]string{"build", "-v", "-ldflags", linkerFlags(), "-o", partial + string(filepath.Separator)}, packages...)...)
+	}, report.Interval(), append([]string{"build", "-v", "-ldflags", linkerFlags(kubernetes), "-o", partial + string(filepath.Separator)}, packages...)...)
 	if err != nil {
 		return fmt.Errorf("building %s: %w", strings.Join(names, ", "), err)
 	}

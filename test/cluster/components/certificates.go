@@ -35,7 +35,7 @@ const administrators = "system:masters"
 
 // EnsureCertificates makes what is missing or near its end, and returns the names of what it made.
 func EnsureCertificates(c Config) ([]string, error) {
-	s := store(c.Dir)
+	s, addresses := store(c.Dir), network.AddressesOf(c.IPFamily)
 	var made []string
 	for _, authority := range []struct {
 		name     string
@@ -44,14 +44,14 @@ func EnsureCertificates(c Config) ([]string, error) {
 		{clusterCA, []certificates.Request{
 			{Name: apiServerServing, CommonName: "kube-apiserver", Hosts: []string{
 				"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
-				"localhost", NodeName, network.NodeIP, network.APIServerIP, "127.0.0.1",
+				"localhost", NodeName, addresses.Node, addresses.APIServer, "127.0.0.1",
 			}},
 			{Name: apiServerToKubelet, CommonName: "kube-apiserver-kubelet-client", Organization: administrators},
 			{Name: managerServing, CommonName: "kube-controller-manager", Hosts: []string{"localhost", "127.0.0.1"}},
 			{Name: schedulerServing, CommonName: "kube-scheduler", Hosts: []string{"localhost", "127.0.0.1"}},
 			// The node's IP is a SAN, so that a scraper verifies it with the cluster's CA.
 			{Name: kubeletServing, CommonName: "system:node:" + NodeName, Organization: "system:nodes",
-				Hosts: []string{NodeName, network.NodeIP}},
+				Hosts: []string{NodeName, addresses.Node}},
 			{Name: adminClient, CommonName: "metrics-backend-cluster-admin", Organization: administrators},
 			{Name: managerClient, CommonName: "system:kube-controller-manager"},
 			{Name: schedulerClient, CommonName: "system:kube-scheduler"},

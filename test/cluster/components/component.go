@@ -42,11 +42,12 @@ const NodeName = "node-1"
 // Config is what the components depend on.
 type Config struct {
 	Dir state.Dir
-	// Binaries is the folder of the Kubernetes and etcd binaries.
-	Binaries string
+	// Binaries is the folder of the etcd binary and of those of the Kubernetes version.
+	Binaries, Kubernetes string
 	// CNIPlugins is the folder of the operating system's CNI plugins.
 	CNIPlugins         string
 	KubeletCertificate state.KubeletCertificate
+	IPFamily           state.IPFamily
 }
 
 // Component is one long-running process.

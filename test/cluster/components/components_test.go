@@ -20,7 +20,6 @@ import (
 	kubeletapi "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/metricsbackend/metrics-backend-operator/test/cluster/network"
 	"github.com/metricsbackend/metrics-backend-operator/test/cluster/state"
 )
 
@@ -95,7 +94,7 @@ func TestConfigurationIsWhatTheComponentsRead(t *testing.T) {
 
 			var kubelet kubeletapi.KubeletConfiguration
 			read(t, components, Kubelet, "kubelet.yaml", &kubelet)
-			if kubelet.CgroupRoot != "/metrics-backend-cluster" || kubelet.Address != network.NodeIP || kubelet.ReadOnlyPort != 0 {
+			if kubelet.CgroupRoot != "/metrics-backend-cluster" || kubelet.Address != "10.244.0.1" || kubelet.ReadOnlyPort != 0 {
 				t.Errorf("kubelet: cgroupRoot %q, address %q, readOnlyPort %d", kubelet.CgroupRoot, kubelet.Address, kubelet.ReadOnlyPort)
 			}
 			if got := kubelet.TLSCertFile != ""; got != test.wantFile {
@@ -111,6 +110,35 @@ func TestConfigurationIsWhatTheComponentsRead(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Nothing of a cluster without IPv4 has an address of it, but for loopback.
+func TestAddressesAreOfTheFamily(t *testing.T) {
+	config := cluster(t, state.SignedByCluster)
+	config.IPFamily = state.IPv6
+	if got, want := config.Server(), "https://[fd00:10:244::1]:6443"; got != want {
+		t.Errorf("server %s, want %s", got, want)
+	}
+	for _, component := range all(t, config) {
+		for _, text := range append(slices.Concat(component.Args, component.Addresses), contents(component)...) {
+			if strings.Contains(text, "10.244.") || strings.Contains(text, "10.96.") || strings.Contains(text, "0.0.0.0") {
+				t.Errorf("%s has an IPv4 address: %s", component.Name, text)
+			}
+		}
+		for _, address := range component.Addresses {
+			if _, _, err := net.SplitHostPort(address); err != nil {
+				t.Errorf("%s: %v", component.Name, err)
+			}
+		}
+	}
+}
+
+func contents(component Component) []string {
+	var all []string
+	for _, content := range component.Files {
+		all = append(all, string(content))
+	}
+	return all
 }
 
 // read decodes one of a component's files, and takes no field that its type does not have.
@@ -220,7 +248,7 @@ func TestKubeconfigHoldsTheCertificates(t *testing.T) {
 	if want := base64.StdEncoding.EncodeToString(certificate); got != want {
 		t.Error("the client certificate is not the administrator's")
 	}
-	if server := parsed.Clusters[0].Cluster.Server; server != Server || parsed.CurrentContext != parsed.Contexts[0].Name {
+	if server := parsed.Clusters[0].Cluster.Server; server != "https://10.244.0.1:6443" || parsed.CurrentContext != parsed.Contexts[0].Name {
 		t.Errorf("server %q, current context %q", server, parsed.CurrentContext)
 	}
 }

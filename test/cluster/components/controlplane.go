@@ -4,6 +4,7 @@
 package components
 
 import (
+	"net"
 	"path/filepath"
 	"time"
 
@@ -45,12 +46,12 @@ func etcd(c Config, clients *clients) (Component, error) {
 }
 
 func apiServer(c Config, clients *clients) (Component, error) {
-	s := store(c.Dir)
+	s, addresses := store(c.Dir), network.AddressesOf(c.IPFamily)
 	admission := c.Dir.Path("config", "admission.yaml")
 	args := []string{
-		"--advertise-address=" + network.NodeIP,
+		"--advertise-address=" + addresses.Node,
 		// Only on the cluster's own bridge: nothing is offered to the machine's network.
-		"--bind-address=" + network.NodeIP,
+		"--bind-address=" + addresses.Node,
 		"--secure-port=6443",
 		"--tls-cert-file=" + s.Certificate(apiServerServing),
 		"--tls-private-key-file=" + s.Key(apiServerServing),
@@ -59,7 +60,7 @@ func apiServer(c Config, clients *clients) (Component, error) {
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
 		"--admission-control-config-file=" + admission,
-		"--service-cluster-ip-range=" + network.ServiceSubnet,
+		"--service-cluster-ip-range=" + addresses.Services,
 		"--etcd-servers=https://127.0.0.1:2379",
 		"--etcd-cafile=" + s.Certificate(etcdCA),
 		"--etcd-certfile=" + s.Certificate(apiServerToEtcd),
@@ -91,8 +92,8 @@ func apiServer(c Config, clients *clients) (Component, error) {
 		Path:      filepath.Join(c.Binaries, "kube-apiserver"),
 		Files:     map[string][]byte{admission: []byte(limitedPriorityClasses)},
 		Args:      args,
-		Addresses: []string{network.NodeIP + ":6443"},
-		Probe:     clients.healthy(Server + "/readyz"),
+		Addresses: []string{net.JoinHostPort(addresses.Node, "6443")},
+		Probe:     clients.healthy(c.Server() + "/readyz"),
 		// It drains requests before it gives the port back, at most for their timeout.
 		Grace: 70 * time.Second,
 	}, nil

@@ -7,14 +7,17 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"net"
 	"os"
 	"text/template"
 
 	"github.com/metricsbackend/metrics-backend-operator/test/cluster/network"
 )
 
-// Server is the URL of the kube-apiserver.
-const Server = "https://" + network.NodeIP + ":6443"
+// Server returns the URL of the kube-apiserver.
+func (c Config) Server() string {
+	return "https://" + net.JoinHostPort(network.AddressesOf(c.IPFamily).Node, "6443")
+}
 
 // contextName is the name of the cluster, the user and the context in every kubeconfig.
 const contextName = "metrics-backend-cluster"
@@ -42,7 +45,7 @@ current-context: {{.Name}}
 // kubeconfig holds the certificates themselves, so that it can be copied.
 func kubeconfig(c Config, client string) ([]byte, error) {
 	s := store(c.Dir)
-	data := map[string]string{"Name": contextName, "Server": Server}
+	data := map[string]string{"Name": contextName, "Server": c.Server()}
 	for key, path := range map[string]string{
 		"Authority": s.Certificate(clusterCA), "Certificate": s.Certificate(client), "Key": s.Key(client),
 	} {

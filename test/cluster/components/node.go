@@ -6,6 +6,7 @@ package components
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"os/exec"
 	"path/filepath"
 	"text/template"
@@ -64,7 +65,7 @@ func containerd(c Config, _ *clients) (Component, error) {
 	if err != nil {
 		return Component{}, err
 	}
-	cni, err := network.CNIConfig(c.Dir.Path("cni", "addresses"))
+	cni, err := network.CNIConfig(c.Dir.Path("cni", "addresses"), network.AddressesOf(c.IPFamily))
 	if err != nil {
 		return Component{}, err
 	}
@@ -84,7 +85,7 @@ func containerd(c Config, _ *clients) (Component, error) {
 
 var kubeletTemplate = template.Must(template.New("kubelet").Parse(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
-address: {{.NodeIP}}
+address: "{{.NodeIP}}"
 port: 10250
 readOnlyPort: 0
 healthzBindAddress: 127.0.0.1
@@ -127,14 +128,14 @@ evictionHard:
 `))
 
 func kubelet(c Config, clients *clients) (Component, error) {
-	s := store(c.Dir)
+	s, node := store(c.Dir), network.AddressesOf(c.IPFamily).Node
 	clientPath, configPath := c.Dir.Path("config", "kubelet.kubeconfig"), c.Dir.Path("config", "kubelet.yaml")
 	client, err := kubeconfig(c, kubeletClient)
 	if err != nil {
 		return Component{}, err
 	}
 	values := map[string]any{
-		"Dir": c.Dir, "NodeIP": network.NodeIP, "Authority": s.Certificate(clusterCA),
+		"Dir": c.Dir, "NodeIP": node, "Authority": s.Certificate(clusterCA),
 		"Socket": Socket(c.Dir), "Cgroup": cgroups.Name, "Serving": "", "ServingKey": "",
 	}
 	if c.KubeletCertificate == state.SignedByCluster {
@@ -158,11 +159,11 @@ func kubelet(c Config, clients *clients) (Component, error) {
 			"--config=" + configPath,
 			"--kubeconfig=" + clientPath,
 			"--hostname-override=" + NodeName,
-			"--node-ip=" + network.NodeIP,
+			"--node-ip=" + node,
 			"--root-dir=" + c.Dir.Path("kubelet"),
 			"--cert-dir=" + c.Dir.Path("kubelet", "pki"),
 		},
-		Addresses: []string{network.NodeIP + ":10250", "127.0.0.1:10248"},
+		Addresses: []string{net.JoinHostPort(node, "10250"), "127.0.0.1:10248"},
 		Probe:     clients.healthy("http://127.0.0.1:10248/healthz"),
 		Grace:     20 * time.Second,
 	}, nil
@@ -190,7 +191,7 @@ func proxy(c Config, clients *clients) (Component, error) {
 	if err != nil {
 		return Component{}, err
 	}
-	config, err := render(proxyTemplate, map[string]any{"Kubeconfig": clientPath, "Node": NodeName, "Pods": network.PodSubnet})
+	config, err := render(proxyTemplate, map[string]any{"Kubeconfig": clientPath, "Node": NodeName, "Pods": network.AddressesOf(c.IPFamily).Pods})
 	if err != nil {
 		return Component{}, err
 	}

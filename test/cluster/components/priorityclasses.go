@@ -50,7 +50,7 @@ func AllowPriorityClasses(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	if _, err := asAdmin.do(ctx, http.MethodPatch, Server+systemQuotaPath, "application/apply-patch+yaml", systemQuota); err != nil {
+	if _, err := asAdmin.do(ctx, http.MethodPatch, c.Server()+systemQuotaPath, "application/apply-patch+yaml", systemQuota); err != nil {
 		return fmt.Errorf("applying the ResourceQuota of kube-system: %w", err)
 	}
 	return nil

@@ -123,7 +123,7 @@ func NodeReady(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	body, err := asAdmin.get(ctx, Server+"/api/v1/nodes/"+NodeName)
+	body, err := asAdmin.get(ctx, c.Server()+"/api/v1/nodes/"+NodeName)
 	if err != nil {
 		return fmt.Errorf("asking for the node: %w", err)
 	}

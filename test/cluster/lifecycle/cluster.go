@@ -62,8 +62,10 @@ func (c Cluster) configOf(settings state.Settings) components.Config {
 	return components.Config{
 		Dir:                c.Dir,
 		Binaries:           settings.Binaries,
+		Kubernetes:         settings.Kubernetes,
 		CNIPlugins:         packages.CNIFolder(),
 		KubeletCertificate: settings.KubeletCertificate,
+		IPFamily:           settings.IPFamily,
 	}
 }
 

@@ -190,7 +190,7 @@ func (c Cluster) removeNetwork(ctx context.Context, removed scope, settings stat
 	if !have && settings.Created.IsZero() {
 		return nil
 	}
-	return errors.Join(network.RemoveBridge(string(c.Dir)), network.RemoveTables(ctx, settings.Tables), network.ForgetConnections(ctx))
+	return errors.Join(network.RemoveBridge(string(c.Dir)), network.RemoveTables(ctx, settings.Tables), network.ForgetConnections(ctx, settings.IPFamily))
 }
 
 func restoreSysctls(removed scope, settings state.Settings) error {

@@ -115,7 +115,9 @@ func (c Cluster) Load(ctx context.Context, kubeconfig string, archives []string)
 	loader, ours := images.Loader{}, true
 	if kubeconfig != "" {
 		var err error
-		if loader, ours, err = images.ForKubeconfig(kubeconfig, components.Server); err != nil {
+		// Only an existing cluster has a URL of its own.
+		config, _ := c.config()
+		if loader, ours, err = images.ForKubeconfig(kubeconfig, config.Server()); err != nil {
 			return err
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/metricsbackend/metrics-backend-operator/test/cluster/binaries"
 	"github.com/metricsbackend/metrics-backend-operator/test/cluster/components"
 	"github.com/metricsbackend/metrics-backend-operator/test/cluster/process"
 )
@@ -58,7 +57,7 @@ func (c Cluster) Status(ctx context.Context, out io.Writer) (healthy bool, err e
 		return false, err
 	}
 	_, err = fmt.Fprintf(out, "\nnode         %s: %s\nversion      %s\nkubelet TLS  %s\nserver       %s\nkubeconfig   %s\nbinaries     %s\nlogs         %s\n",
-		components.NodeName, node, binaries.KubernetesVersion, config.KubeletCertificate, components.Server,
+		components.NodeName, node, config.Kubernetes, config.KubeletCertificate, config.Server(),
 		c.Dir.Kubeconfig(), config.Binaries, c.Dir.Path("logs"))
 	return healthy, err
 }

@@ -4,6 +4,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -25,9 +26,20 @@ import (
 // the namespace kube-system.
 const readyTimeout = 2 * time.Minute
 
+// Options are the choices of an Up. Empty ones of a cluster that exists stay as they are.
+type Options struct {
+	// Kubernetes is the version of all components, such as v1.31.13. Default, also of a cluster that exists: that of
+	// this module.
+	Kubernetes string
+	// KubeletCertificate is by default signed by the cluster.
+	KubeletCertificate state.KubeletCertificate
+	// IPFamily is by default IPv4. It is immutable.
+	IPFamily state.IPFamily
+}
+
 // Up brings the cluster up. On one that is healthy it changes nothing; on one that is partly down it starts
-// what is missing. certificate may be empty: as it is, or signed by the cluster for a new one.
-func (c Cluster) Up(ctx context.Context, certificate state.KubeletCertificate) error {
+// what is missing.
+func (c Cluster) Up(ctx context.Context, options Options) error {
 	if err := privileged("up"); err != nil {
 		return err
 	}
@@ -35,13 +47,13 @@ func (c Cluster) Up(ctx context.Context, certificate state.KubeletCertificate) e
 	needs, working := errgroup.WithContext(ctx)
 	needs.Go(func() error { return c.install(working) })
 	needs.Go(func() (err error) {
-		folder, err = binaries.Build(working, c.Report)
+		folder, err = binaries.Build(working, c.Report, options.Kubernetes)
 		return err
 	})
 	if err := needs.Wait(); err != nil {
 		return err
 	}
-	c.Report.Say("binaries", "Kubernetes %s and etcd in %s", binaries.KubernetesVersion, folder)
+	c.Report.Say("binaries", "Kubernetes %s and etcd in %s", options.Kubernetes, folder)
 	// Before anything is made: a directory of ours would later say that there is something to take down.
 	if _, err := network.HaveBridge(string(c.Dir)); err != nil {
 		return err
@@ -54,7 +66,7 @@ func (c Cluster) Up(ctx context.Context, certificate state.KubeletCertificate) e
 		return err
 	}
 	defer unlock()
-	err = c.bringUp(ctx, folder, certificate)
+	err = c.bringUp(ctx, folder, options)
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("%w\n(the logs are in %s; run up again to repair, or down and up to start over)", err, c.Dir.Path("logs"))
 	}
@@ -75,15 +87,18 @@ func (c Cluster) install(ctx context.Context) error {
 	return nil
 }
 
-func (c Cluster) bringUp(ctx context.Context, folder string, certificate state.KubeletCertificate) error {
+func (c Cluster) bringUp(ctx context.Context, folder string, options Options) error {
 	settings, err := c.settings(func() (state.Settings, error) { return before(ctx) })
 	if err != nil {
 		return err
 	}
-	settings.Binaries = folder
-	if certificate != "" {
-		settings.KubeletCertificate = certificate
+	settings.Binaries, settings.Kubernetes = folder, options.Kubernetes
+	settings.KubeletCertificate = cmp.Or(options.KubeletCertificate, settings.KubeletCertificate)
+	have := cmp.Or(settings.IPFamily, options.IPFamily, state.IPv4)
+	if options.IPFamily != "" && options.IPFamily != have {
+		return fmt.Errorf("the cluster has addresses of %s: run down before up --ip-family=%s", have, options.IPFamily)
 	}
+	settings.IPFamily = have
 	if err := c.Dir.Save(settings); err != nil {
 		return err
 	}
@@ -157,15 +172,15 @@ func (c Cluster) prepare(config components.Config) (changed bool, err error) {
 	if err := state.WriteFile(c.Dir.Kubeconfig(), kubeconfig, 0o600); err != nil {
 		return false, err
 	}
-	bridge, err := network.EnsureBridge(string(c.Dir))
+	bridge, err := network.EnsureBridge(string(c.Dir), network.AddressesOf(config.IPFamily))
 	if err != nil {
 		return false, err
 	}
-	if err := network.Forward(); err != nil {
+	if err := network.Forward(config.IPFamily); err != nil {
 		return false, err
 	}
 	if bridge {
-		c.Report.Say("network", "bridge %s with %s", network.Bridge, network.NodeIP)
+		c.Report.Say("network", "bridge %s with %s", network.Bridge, network.AddressesOf(config.IPFamily).Node)
 	}
 	hierarchies, err := cgroups.Hierarchies()
 	if err != nil {

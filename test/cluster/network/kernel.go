@@ -4,6 +4,7 @@
 package network
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,11 +14,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/cluster/state"
 )
 
-// sysctls are those that the cluster changes: the first by us, the others by the kubelet.
+// sysctls are those that the cluster changes: the first of its IP family by us, the others by the kubelet.
 var sysctls = []string{
 	"net/ipv4/ip_forward",
+	"net/ipv6/conf/all/forwarding",
 	"vm/overcommit_memory",
 	"vm/panic_on_oom",
 	"kernel/panic",
@@ -47,7 +51,12 @@ func readSysctls(root string) (map[string]string, error) {
 }
 
 // Forward lets the node pass packets between pods and Services.
-func Forward() error { return writeSysctl(sysctlRoot, sysctls[0], "1") }
+func Forward(family state.IPFamily) error {
+	if family == state.IPv6 {
+		return writeSysctl(sysctlRoot, sysctls[1], "1")
+	}
+	return writeSysctl(sysctlRoot, sysctls[0], "1")
+}
 
 // RestoreSysctls puts the values back. Others than those that the cluster changes are left alone.
 func RestoreSysctls(values map[string]string) error { return restoreSysctls(sysctlRoot, values) }
@@ -148,9 +157,9 @@ func nft(ctx context.Context, args ...string) (string, error) {
 }
 
 // ForgetConnections removes the kernel's records of the pods' connections.
-func ForgetConnections(ctx context.Context) error {
+func ForgetConnections(ctx context.Context, family state.IPFamily) error {
 	for _, direction := range []string{"--orig-src", "--orig-dst"} {
-		out, err := exec.CommandContext(ctx, "conntrack", "-D", direction, PodSubnet).CombinedOutput()
+		out, err := exec.CommandContext(ctx, "conntrack", "-D", "-f", strings.ToLower(string(cmp.Or(family, state.IPv4))), direction, AddressesOf(family).Pods).CombinedOutput()
 		// It exits with 1 where it found none.
 		if err != nil && !strings.Contains(string(out), "0 flow entries") {
 			return fmt.Errorf("forgetting the pods' connections: %w: %s", err, strings.TrimSpace(string(out)))

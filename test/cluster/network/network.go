@@ -12,22 +12,42 @@ import (
 	"net"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/cluster/state"
 )
 
 const (
 	// Bridge is the interface of the node and its pods.
 	Bridge = "cni0"
-	// NodeIP is the node's address, on the bridge; kube-apiserver and kubelet listen only there.
-	NodeIP = "10.244.0.1"
-	// PodSubnet holds the node and the pods.
-	PodSubnet = "10.244.0.0/24"
-	// ServiceSubnet holds the Services, and APIServerIP is the first of them.
-	ServiceSubnet = "10.96.0.0/16"
-	// APIServerIP is the Service "kubernetes" in the namespace default.
-	APIServerIP = "10.96.0.1"
 	// CNIName is the network's name in CNI's records.
 	CNIName = "metrics-backend-cluster"
 )
+
+// Addresses are those of a cluster, all of one family.
+type Addresses struct {
+	// Node is the node's, on the bridge; kube-apiserver and kubelet listen only there.
+	Node string
+	// Pods is the subnet of the node and the pods.
+	Pods string
+	// Services is the subnet of the Services, and APIServer the first of them: "kubernetes" in the namespace default.
+	Services, APIServer string
+	// all is the subnet of every address.
+	all string
+}
+
+// AddressesOf returns those of a cluster of a family.
+func AddressesOf(family state.IPFamily) Addresses {
+	if family == state.IPv6 {
+		return Addresses{
+			Node: "fd00:10:244::1", Pods: "fd00:10:244::/64",
+			Services: "fd00:10:96::/112", APIServer: "fd00:10:96::1", all: "::/0",
+		}
+	}
+	return Addresses{
+		Node: "10.244.0.1", Pods: "10.244.0.0/24",
+		Services: "10.96.0.0/16", APIServer: "10.96.0.1", all: "0.0.0.0/0",
+	}
+}
 
 // alias marks the bridge as of the cluster in one state directory: flannel and others call theirs cni0 too.
 func alias(owner string) string { return "metrics-backend-cluster in " + owner }
@@ -40,7 +60,7 @@ var ErrForeignBridge = errors.New("the network interface " + Bridge + " is not o
 
 // EnsureBridge makes the bridge with the node's address for the cluster in the state directory owner. made
 // is false where it was there.
-func EnsureBridge(owner string) (made bool, err error) {
+func EnsureBridge(owner string, addresses Addresses) (made bool, err error) {
 	link, err := find(owner)
 	if err != nil {
 		return false, err
@@ -59,13 +79,13 @@ func EnsureBridge(owner string) (made bool, err error) {
 			return false, fmt.Errorf("marking the bridge %s: %w", Bridge, err)
 		}
 	}
-	_, subnet, err := net.ParseCIDR(PodSubnet)
+	_, subnet, err := net.ParseCIDR(addresses.Pods)
 	if err != nil {
 		return false, err
 	}
-	address := &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(NodeIP), Mask: subnet.Mask}}
+	address := &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(addresses.Node), Mask: subnet.Mask}}
 	if err := netlink.AddrReplace(link, address); err != nil {
-		return false, fmt.Errorf("giving %s the address %s: %w", Bridge, NodeIP, err)
+		return false, fmt.Errorf("giving %s the address %s: %w", Bridge, addresses.Node, err)
 	}
 	if err := netlink.LinkSetUp(link); err != nil {
 		return false, fmt.Errorf("setting %s up: %w", Bridge, err)
@@ -130,7 +150,7 @@ func find(owner string) (netlink.Link, error) {
 }
 
 // CNIConfig is the pods' network: an interface on the bridge and an address, recorded below folder.
-func CNIConfig(folder string) ([]byte, error) {
+func CNIConfig(folder string, addresses Addresses) ([]byte, error) {
 	content, err := json.MarshalIndent(map[string]any{
 		"cniVersion": "0.4.0",
 		"name":       CNIName,
@@ -141,8 +161,8 @@ func CNIConfig(folder string) ([]byte, error) {
 			"ipam": map[string]any{
 				"type":    "host-local",
 				"dataDir": folder,
-				"ranges":  [][]any{{map[string]any{"subnet": PodSubnet, "gateway": NodeIP}}},
-				"routes":  []any{map[string]any{"dst": "0.0.0.0/0"}},
+				"ranges":  [][]any{{map[string]any{"subnet": addresses.Pods, "gateway": addresses.Node}}},
+				"routes":  []any{map[string]any{"dst": addresses.all}},
 			},
 		}},
 	}, "", "  ")

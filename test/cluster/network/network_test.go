@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/cluster/state"
 )
 
 func TestParseTables(t *testing.T) {
@@ -94,7 +96,7 @@ func put(t *testing.T, root, name, value string) {
 
 func TestCNIConfig(t *testing.T) {
 	t.Parallel()
-	content, err := CNIConfig("/var/lib/c/cni/addresses")
+	content, err := CNIConfig("/var/lib/c/cni/addresses", AddressesOf(state.IPv4))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +115,7 @@ func TestCNIConfig(t *testing.T) {
 	}
 	plugin := list.Plugins[0]
 	if list.Name != CNIName || plugin.Bridge != Bridge || plugin.IPAM.DataDir != "/var/lib/c/cni/addresses" ||
-		plugin.IPAM.Ranges[0][0].Gateway != NodeIP {
+		plugin.IPAM.Ranges[0][0].Gateway != "10.244.0.1" {
 		t.Fatalf("got %s", content)
 	}
 	// The cleanup recognizes results by the name, which ends at the first dash after it.

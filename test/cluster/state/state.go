@@ -37,10 +37,21 @@ const (
 	SelfSigned KubeletCertificate = "self-signed"
 )
 
+// IPFamily is that of all addresses of a cluster.
+type IPFamily string
+
+// The families of clusters.
+const (
+	IPv4 IPFamily = "IPv4"
+	IPv6 IPFamily = "IPv6"
+)
+
 // Settings are the decisions of the "up" that made the cluster, and what "down" needs to undo it.
 type Settings struct {
 	Created            time.Time          `json:"created"`
 	Binaries           string             `json:"binaries,omitempty"`
+	Kubernetes         string             `json:"kubernetes,omitempty"`
+	IPFamily           IPFamily           `json:"ipFamily,omitempty"`
 	KubeletCertificate KubeletCertificate `json:"kubeletCertificate"`
 	// Sysctls holds the values that the kernel had before, by name (slashes).
 	Sysctls map[string]string `json:"sysctls,omitempty"`

@@ -36,10 +36,20 @@ func runMetricsServer(t *testing.T, suite *controlPlane) {
 	meta := metav1.ObjectMeta{Namespace: "kube-system", Name: "metrics-server"}
 	create(t, suite, &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "https", Port: 443}}}})
 	meta.Labels = map[string]string{discoveryv1.LabelServiceName: meta.Name}
-	create(t, suite, &discoveryv1.EndpointSlice{
+	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: meta, AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:     []discoveryv1.EndpointPort{{Name: ptr.To("https"), Port: ptr.To[int32](10250), Protocol: ptr.To(corev1.ProtocolTCP)}},
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{ip}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
+	}
+	create(t, suite, slice)
+	if err := suite.admin.Apply(t.Context(), endpointsOf(slice), client.FieldOwner("workload"), client.ForceOwnership); err != nil {
+		t.Fatalf("apply the Endpoints of metrics-server: %v", err)
+	}
+	t.Cleanup(func() {
+		meta := metav1.ObjectMeta{Namespace: slice.Namespace, Name: slice.Name}
+		if err := suite.admin.Delete(context.Background(), &corev1.Endpoints{ObjectMeta: meta}); err != nil { //nolint:staticcheck // What older kube-apiservers route by.
+			t.Errorf("delete the Endpoints of metrics-server: %v", err)
+		}
 	})
 }
 

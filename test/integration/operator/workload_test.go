@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -387,13 +388,37 @@ func (w *workload) endpoints(ctx context.Context, d *appsv1.Deployment, pods []c
 			})
 		}
 	}
+	if !missing && equality.Semantic.DeepEqual(before, slice) {
+		return nil
+	}
+	// First, since it is not looked at again once the slice is written.
+	if err := w.client.Apply(ctx, endpointsOf(slice), client.FieldOwner("workload"), client.ForceOwnership); err != nil {
+		return err
+	}
 	if missing {
 		return w.client.Create(ctx, slice)
 	}
-	if equality.Semantic.DeepEqual(before, slice) {
-		return nil
-	}
 	return w.client.Patch(ctx, slice, client.MergeFrom(before))
+}
+
+// endpointsOf returns the Endpoints of the same pods, by which kube-apiserver routes before Kubernetes 1.34.
+func endpointsOf(slice *discoveryv1.EndpointSlice) *corev1apply.EndpointsApplyConfiguration {
+	subset := corev1apply.EndpointSubset()
+	for _, port := range slice.Ports {
+		subset.WithPorts(corev1apply.EndpointPort().WithName(*port.Name).WithPort(*port.Port).WithProtocol(*port.Protocol))
+	}
+	for _, endpoint := range slice.Endpoints {
+		address := corev1apply.EndpointAddress().WithIP(endpoint.Addresses[0])
+		if pod := endpoint.TargetRef; pod != nil {
+			address.WithTargetRef(corev1apply.ObjectReference().WithKind(pod.Kind).WithNamespace(pod.Namespace).WithName(pod.Name).WithUID(pod.UID))
+		}
+		subset.WithAddresses(address)
+	}
+	endpoints := corev1apply.Endpoints(slice.Labels[discoveryv1.LabelServiceName], slice.Namespace)
+	if len(slice.Endpoints) > 0 {
+		endpoints.WithSubsets(subset)
+	}
+	return endpoints
 }
 
 func pods0Port(d *appsv1.Deployment) int32 {
