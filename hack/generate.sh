@@ -8,4 +8,6 @@ go tool controller-gen object:headerFile=hack/boilerplate.go.txt crd \
 go generate ./...
 go run ./hack/chart
 dashboard=$(go -C hack/dashboard run .)
-cat >config/monitoring/dashboard.json <<<"$dashboard"
+# Charts only read files of their own.
+tee config/monitoring/dashboard.json charts/metrics-backend-operator/files/dashboard.json <<<"$dashboard" >/dev/null
+cp config/monitoring/scrape/prometheus.yaml charts/metrics-backend-operator/files/scrape.yaml

@@ -74,7 +74,7 @@ func TestPermissionsDocumented(t *testing.T) {
 			grant(account, typed[rbacv1.ClusterRole](t, role).Rules)
 		}
 	}
-	for _, name := range []string{"clusterrole", "default", "kube-system", "leader-election", "serving-namespace/role"} {
+	for _, name := range []string{"clusterrole", "other-namespaces/default", "other-namespaces/kube-system", "leader-election", "serving-namespace/role"} {
 		content, err := os.ReadFile(filepath.Join("../../config/rbac", name+".yaml"))
 		if err != nil {
 			t.Fatal(err)

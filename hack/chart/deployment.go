@@ -6,20 +6,22 @@ package main
 // deployment replaces fixed settings in config/manager/deployment.yaml by values.
 var deployment = []replacement{
 	{"\n  replicas: 1\n", "\n  replicas: {{ $.Values.replicas }}\n"},
-	{"        app.kubernetes.io/component: operator\n      annotations:\n        kubectl.kubernetes.io/default-container: operator\n" +
-		"    spec:\n",
+	{"        app.kubernetes.io/component: operator\n      annotations:\n",
 		"        app.kubernetes.io/component: operator\n" +
-			"        {{- with $.Values.podLabels }}\n        {{- toYaml . | nindent 8 }}\n        {{- end }}\n" +
-			"      annotations:\n        kubectl.kubernetes.io/default-container: operator\n" +
-			"        {{- with $.Values.podAnnotations }}\n        {{- toYaml . | nindent 8 }}\n        {{- end }}\n" +
-			"    spec:\n" +
+			"        {{- with merge dict ($.Values.podLabels | default dict) ($.Values.commonLabels | default dict) }}\n        {{- toYaml . | nindent 8 }}\n        {{- end }}\n" +
+			"      annotations:\n"},
+	{"safe-to-evict-local-volumes: tmp\n    spec:\n",
+		"safe-to-evict-local-volumes: tmp\n        {{- with $.Values.podAnnotations }}\n        {{- toYaml . | nindent 8 }}\n        {{- end }}\n    spec:\n" +
 			"      {{- with $.Values.imagePullSecrets }}\n      imagePullSecrets:\n      {{- toYaml . | nindent 6 }}\n      {{- end }}\n"},
 	{"      priorityClassName: system-cluster-critical\n",
 		"      {{- with $.Values.priorityClassName }}\n      priorityClassName: {{ . }}\n      {{- end }}\n"},
 	{"      nodeSelector:\n        kubernetes.io/os: linux\n",
 		"      {{- with $.Values.nodeSelector }}\n      nodeSelector:\n        {{- toYaml . | nindent 8 }}\n      {{- end }}\n" +
 			"      {{- with $.Values.tolerations }}\n      tolerations:\n      {{- toYaml . | nindent 6 }}\n      {{- end }}\n" +
-			"      {{- with $.Values.affinity }}\n      affinity:\n        {{- toYaml . | nindent 8 }}\n      {{- end }}\n"},
+			"      {{- with $.Values.affinity }}\n      affinity:\n        {{- toYaml . | nindent 8 }}\n      {{- end }}\n" +
+			"      {{- with $.Values.topologySpreadConstraints }}\n      topologySpreadConstraints:\n      {{- toYaml . | nindent 6 }}\n      {{- end }}\n"},
+	{"        runAsUser: 65532\n        runAsGroup: 65532\n",
+		"        {{- if not $.Values.userFromPlatform }}\n        runAsUser: 65532\n        runAsGroup: 65532\n        {{- end }}\n"},
 	{"        image: metrics-backend/operator:dev\n        imagePullPolicy: IfNotPresent\n",
 		"        image: {{ include \"metrics-backend-operator.image\" (list $ $.Values.image) }}\n" +
 			"        imagePullPolicy: {{ $.Values.image.pullPolicy }}\n"},
@@ -31,7 +33,12 @@ var deployment = []replacement{
 	{"          value: metrics-backend/serving:dev\n",
 		"          value: {{ include \"metrics-backend-operator.image\" (list $ $.Values.serving.image) }}\n"},
 	{"        # Nine tenths of the memory limit.\n        - name: GOMEMLIMIT\n          value: 230MiB\n",
-		"        {{- with $.Values.goMemLimit }}\n        # Nine tenths of the memory limit.\n        - name: GOMEMLIMIT\n          value: {{ . }}\n        {{- end }}\n"},
+		"        {{- with $.Values.goMemLimit }}\n        # Nine tenths of the memory limit.\n        - name: GOMEMLIMIT\n          value: {{ . }}\n        {{- end }}\n" +
+			"        {{- with $.Values.env }}\n        {{- toYaml . | nindent 8 }}\n        {{- end }}\n"},
 	{"        resources:\n          requests:\n            cpu: 10m\n            memory: 64Mi\n          limits:\n            memory: 256Mi\n",
 		"        resources:\n          {{- toYaml $.Values.resources | nindent 10 }}\n"},
+	{"          mountPath: /tmp\n",
+		"          mountPath: /tmp\n        {{- with $.Values.volumeMounts }}\n        {{- toYaml . | nindent 8 }}\n        {{- end }}\n"},
+	{"          sizeLimit: 1Mi\n",
+		"          sizeLimit: 1Mi\n      {{- with $.Values.volumes }}\n      {{- toYaml . | nindent 6 }}\n      {{- end }}\n"},
 }

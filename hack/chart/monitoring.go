@@ -44,37 +44,31 @@ func prometheusRule(root string) (string, error) {
 // namespace, in commands, is the release's.
 func ruleTemplate(content string) (string, error) {
 	head, spec, _ := strings.Cut(content, "\nspec:\n")
-	head, err := labelled(withoutComments(head) + "\n")
+	head, err := labelled(withoutComments(head)+"\n", "$.Values.prometheusRule.labels")
 	if err != nil {
 		return "", err
 	}
 	head, err = replace(head, []replacement{
 		{"  namespace: metrics-backend-system\n", "  namespace: {{ $.Values.prometheusRule.namespace | default $.Release.Namespace }}\n"},
 	})
-	return "{{- if $.Values.prometheusRule.enabled }}\n" + head +
-		"    {{- with $.Values.prometheusRule.labels }}\n    {{- toYaml . | nindent 4 }}\n    {{- end }}\nspec:\n" +
+	return "{{- if $.Values.prometheusRule.enabled }}\n" + head + "spec:\n" +
 		"{{`" + strings.ReplaceAll(strings.TrimSuffix(spec, "\n"), namespace, "`}}"+releaseNamespace+"{{`") + "`}}\n{{- end }}\n", err
 }
 
 // monitorTemplate makes Service and ServiceMonitors optional, and replaces fixed settings by values.
 func monitorTemplate(content string) (string, error) {
-	const (
-		ownLabels = "    {{- with $.Values.serviceMonitor.labels }}\n    {{- toYaml . | nindent 4 }}\n    {{- end }}\n"
-		token     = "    bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token\n"
-		owned     = "    {{- with $.Values.serviceMonitor.authorization }}\n    authorization:\n      {{- toYaml . | nindent 6 }}\n    {{- else }}\n" + token + "    {{- end }}\n"
-	)
+	const token = "      credentials:\n        name: metrics-backend-metrics-reader\n        key: token\n"
 	content = strings.ReplaceAll(content, "    interval: 30s\n", "    interval: {{ $.Values.serviceMonitor.interval }}\n")
-	content = strings.ReplaceAll(content, token, owned)
+	content = strings.ReplaceAll(content, token,
+		"      {{- toYaml ($.Values.serviceMonitor.authorization | default (dict \"credentials\" (dict \"name\" \"metrics-backend-metrics-reader\" \"key\" \"token\"))) | nindent 6 }}\n")
 	content, err := replace(content, []replacement{
 		{"\nkind: ServiceMonitor\nmetadata:\n  name: metrics-backend-operator\n  namespace: metrics-backend-system\n",
 			"\nkind: ServiceMonitor\nmetadata:\n  name: metrics-backend-operator\n  namespace: {{ $.Values.serviceMonitor.namespace | default $.Release.Namespace }}\n"},
-		{"    app.kubernetes.io/name: metrics-backend-operator\nspec:\n  namespaceSelector:\n", "    app.kubernetes.io/name: metrics-backend-operator\n" + ownLabels + "spec:\n  namespaceSelector:\n"},
 		{"    tlsConfig:\n      insecureSkipVerify: true\n",
 			"    tlsConfig:\n      {{- toYaml ($.Values.serviceMonitor.tlsConfig | default (dict \"insecureSkipVerify\" true)) | nindent 6 }}\n"},
 		{"---\n# For the MetricsBackend of the name cluster.", "{{- if $.Values.serviceMonitor.serving.enabled }}\n{{- $backend := $.Values.serviceMonitor.serving.backend }}\n" +
 			"{{- $namespace := $.Values.serviceMonitor.serving.namespace | default $.Release.Namespace }}\n---\n# For the MetricsBackend of the name cluster."},
 		{"  name: metrics-backend-serving\n  namespace: metrics-backend-system\n", "  name: metrics-backend-serving\n  namespace: {{ $namespace }}\n"},
-		{"    app.kubernetes.io/name: metrics-backend-serving\nspec:\n", "    app.kubernetes.io/name: metrics-backend-serving\n" + ownLabels + "spec:\n"},
 		{"      metricsbackend.io/backend: cluster\n", "      metricsbackend.io/backend: {{ $backend }}\n"},
 		{"    tlsConfig:\n      ca:\n        secret:\n          name: metrics-serving-cluster-tls\n          key: ca.crt\n      serverName: metrics-serving-cluster.metrics-backend-system.svc\n",
 			"    tlsConfig:\n      {{- with $.Values.serviceMonitor.serving.tlsConfig }}\n      {{- toYaml . | nindent 6 }}\n      {{- else }}\n" +

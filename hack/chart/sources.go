@@ -32,14 +32,15 @@ func resources(root, dir string) ([]string, error) {
 		return nil, err
 	}
 	var kustomization struct {
-		Resources []string `json:"resources"`
+		Resources  []string `json:"resources"`
+		Components []string `json:"components"`
 		// The comparison in test/chart detects other fields of a kustomization.
 	}
 	if err := yaml.Unmarshal(content, &kustomization); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	var files []string
-	for _, resource := range kustomization.Resources {
+	for _, resource := range append(kustomization.Resources, kustomization.Components...) {
 		resource = path.Join(dir, resource)
 		info, err := os.Stat(filepath.Join(root, resource))
 		switch {

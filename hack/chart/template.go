@@ -14,8 +14,12 @@ const (
 	// namespace is the operator's namespace in config/; in a chart it is the release's.
 	namespace        = "metrics-backend-system"
 	releaseNamespace = "{{ $.Release.Namespace }}"
-	labels           = "  labels:\n    {{- include \"metrics-backend-operator.labels\" $ | nindent 4 }}\n"
 )
+
+// labels returns the chart's labels of an object, with the further ones of a value, or none.
+func labels(further string) string {
+	return "  labels:\n    {{- include \"metrics-backend-operator.labels\" (list $ " + further + ") | nindent 4 }}\n"
+}
 
 // replacement replaces a fixed text of config/ by a value. The text must occur exactly
 // once, so that a change of config/ that a template would miss is an error.
@@ -33,15 +37,19 @@ func templateOf(source, content string) (name, template string, err error) {
 		return "", "", errors.New("holds {{, which a template would evaluate")
 	}
 	switch {
-	case source == "config/manager/namespace.yaml":
-		// Helm creates the release's namespace (--create-namespace).
+	case source == "config/manager/namespace.yaml", source == monitoring+"/token.yaml":
+		// Helm creates the release's namespace (--create-namespace). The other template is written by hand.
 		return "", "", nil
 	case strings.HasPrefix(source, "config/crd/bases/"):
 		_, kind, _ := strings.Cut(path.Base(source), "_")
 		template, err = crd(content)
 		return "crd-" + kind, template, err
 	}
-	if content, err = labelled(content); err != nil {
+	further := "dict"
+	if source == monitoring+"/servicemonitor.yaml" {
+		further = "$.Values.serviceMonitor.labels"
+	}
+	if content, err = labelled(content, further); err != nil {
 		return "", "", err
 	}
 	switch source {
@@ -50,6 +58,8 @@ func templateOf(source, content string) (name, template string, err error) {
 	case "config/manager/resourcequota.yaml":
 		content = "{{- if and $.Values.resourceQuota.enabled (has $.Values.priorityClassName (list \"system-cluster-critical\" \"system-node-critical\")) }}\n" +
 			content + "{{- end }}\n"
+	case "config/rbac/serviceaccount.yaml":
+		content += "  {{- with $.Values.serviceAccount.annotations }}\n  annotations:\n    {{- toYaml . | nindent 4 }}\n  {{- end }}\n"
 	case "config/rbac/serving-namespace/role.yaml":
 		content, err = inServingNamespaces(content)
 	case monitoring + "/servicemonitor.yaml":
@@ -62,14 +72,14 @@ func templateOf(source, content string) (name, template string, err error) {
 // is uninstalled. It is a template, since Helm never upgrades files in crds/.
 func crd(content string) (string, error) {
 	content, err := replace(content, []replacement{
-		{"\nmetadata:\n  annotations:\n", "\nmetadata:\n" + labels + "  annotations:\n" +
+		{"\nmetadata:\n  annotations:\n", "\nmetadata:\n" + labels("dict") + "  annotations:\n" +
 			"    {{- if $.Values.crds.keep }}\n    helm.sh/resource-policy: keep\n    {{- end }}\n"},
 	})
 	return "{{- if $.Values.crds.enabled }}\n" + content + "{{- end }}\n", err
 }
 
-// labelled adds the chart's labels to each object.
-func labelled(content string) (string, error) {
+// labelled adds the chart's labels, and the further ones of a value, to each object.
+func labelled(content, further string) (string, error) {
 	documents := strings.Split(content, "\n---\n")
 	for i, document := range documents {
 		const own = "\n  labels:\n"
@@ -77,7 +87,7 @@ func labelled(content string) (string, error) {
 		if at < 0 || strings.Contains(document[:at], "\nspec:") {
 			return "", fmt.Errorf("object %d has no metadata.labels", i+1)
 		}
-		documents[i] = document[:at+1] + labels + document[at+len(own):]
+		documents[i] = document[:at+1] + labels(further) + document[at+len(own):]
 	}
 	return strings.Join(documents, "\n---\n"), nil
 }

@@ -11,11 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"helm.sh/helm/v4/pkg/chart/common"
-	"helm.sh/helm/v4/pkg/chart/common/util"
-	"helm.sh/helm/v4/pkg/chart/v2/lint"
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
-	"helm.sh/helm/v4/pkg/engine"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -37,31 +32,23 @@ func render(t *testing.T, values string) (map[string]*unstructured.Unstructured,
 // renderIn is render with another release namespace.
 func renderIn(t *testing.T, namespace, values string) (map[string]*unstructured.Unstructured, error) {
 	t.Helper()
-	loaded, err := loader.Load(directory)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var given map[string]any
-	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
-		t.Fatal(err)
-	}
-	all, err := util.ToRenderValues(loaded, given, common.ReleaseOptions{
-		Name: "a-release", Namespace: namespace, Revision: 1, IsInstall: true,
-	}, common.DefaultCapabilities)
+	files, err := render4(directory, namespace, unmarshal(t, values))
 	if err != nil {
 		return nil, err
 	}
-	files, err := engine.Render(loaded, all)
-	if err != nil {
-		return nil, err
-	}
+	return objectsIn(t, files), nil
+}
+
+// objectsIn returns the objects in files of manifests.
+func objectsIn(t *testing.T, files map[string]string) map[string]*unstructured.Unstructured {
+	t.Helper()
 	objects := map[string]*unstructured.Unstructured{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if strings.HasSuffix(name, ".yaml") {
 			read(t, name, files[name], objects)
 		}
 	}
-	return objects, nil
+	return objects
 }
 
 func mustRender(t *testing.T, values string) map[string]*unstructured.Unstructured {
@@ -106,24 +93,5 @@ func read(t *testing.T, from, content string, into map[string]*unstructured.Unst
 			t.Fatalf("%s: %s is there twice", from, name)
 		}
 		into[name] = object
-	}
-}
-
-func TestLint(t *testing.T) {
-	for name, values := range map[string]string{
-		"defaults": "{}",
-		"all":      everything,
-	} {
-		t.Run(name, func(t *testing.T) {
-			var given map[string]any
-			if err := yaml.Unmarshal([]byte(values), &given); err != nil {
-				t.Fatal(err)
-			}
-			for _, message := range lint.RunAll(directory, given, namespace).Messages {
-				if !strings.Contains(message.Error(), "icon is recommended") {
-					t.Error(message)
-				}
-			}
-		})
 	}
 }

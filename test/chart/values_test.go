@@ -29,12 +29,23 @@ nodeSelector: {node-role.kubernetes.io/control-plane: ""}
 tolerations: [{key: node-role.kubernetes.io/control-plane, effect: NoSchedule}]
 affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [a]}]}]}}}
 priorityClassName: mine
+topologySpreadConstraints: [{maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: ScheduleAnyway}]
+commonLabels: {cost-center: a, release: common, team: common}
 podLabels: {team: platform}
 podAnnotations: {example.com/a: b}
+serviceAccount: {annotations: {example.com/role: operator}}
+userFromPlatform: true
 logLevel: 4
 extraArgs: [--kube-api-qps=100, --kube-api-burst=200]
+env: [{name: HTTPS_PROXY, value: "http://proxy:3128"}]
+volumes: [{name: certificate, secret: {secretName: operator-metrics}}]
+volumeMounts: [{name: certificate, mountPath: /certificate, readOnly: true}]
+networkPolicy: {enabled: true, egress: [{ports: [{port: 6443}]}]}
 serviceMonitor: {enabled: true, namespace: monitoring, labels: {release: prometheus}, interval: 1m, tlsConfig: {serverName: metrics}, authorization: {credentials: {name: prometheus, key: token}}, serving: {backend: main, namespace: metrics}}
 prometheusRule: {enabled: true, namespace: monitoring, labels: {release: prometheus}}
+dashboard: {enabled: true, namespace: grafana, labels: {grafana_dashboard: "yes"}}
+scrape: {enabled: true, serviceAccount: {namespace: scraper, name: server}}
+test: {image: registry.example.com/kubectl}
 `
 
 const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -55,8 +66,16 @@ func compareWithKustomize(t *testing.T, values string, kustomizations ...string)
 	t.Helper()
 	want := kustomized(t, kustomizations...)
 	delete(want, "Namespace "+namespace)
-	got := mustRender(t, values)
-	for _, object := range got {
+	got := withoutRelease(t, mustRender(t, values))
+	if diff := cmp.Diff(plain(want), plain(got)); diff != "" {
+		t.Errorf("(-%s +chart):\n%s", kustomizations, diff)
+	}
+}
+
+// withoutRelease removes from objects what tells of the release, and checks it.
+func withoutRelease(t *testing.T, objects map[string]*unstructured.Unstructured) map[string]*unstructured.Unstructured {
+	t.Helper()
+	for _, object := range objects {
 		labels := object.GetLabels()
 		for key, value := range map[string]string{
 			"app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/version": "dev", "helm.sh/chart": "metrics-backend-operator-0.0.0-dev",
@@ -75,9 +94,7 @@ func compareWithKustomize(t *testing.T, values string, kustomizations ...string)
 			object.SetAnnotations(annotations)
 		}
 	}
-	if diff := cmp.Diff(plain(want), plain(got)); diff != "" {
-		t.Errorf("(-%s +chart):\n%s", kustomizations, diff)
-	}
+	return objects
 }
 
 func plain(objects map[string]*unstructured.Unstructured) map[string]any {
@@ -90,7 +107,8 @@ func plain(objects map[string]*unstructured.Unstructured) map[string]any {
 
 // No object of a release in another namespace names that of config/default, not even in the text of an alert.
 func TestReleaseNamespace(t *testing.T) {
-	objects, err := renderIn(t, "elsewhere", "{serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}}")
+	objects, err := renderIn(t, "elsewhere", "{replicas: 2, serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}, networkPolicy: {enabled: true}, "+
+		"dashboard: {enabled: true}, scrape: {enabled: true}, test: {image: kubectl}}")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,9 +170,12 @@ func TestValues(t *testing.T) {
 		"ServiceMonitor's endpoint":    {everything, monitor, "spec.endpoints.0.interval", `"1m"`},
 		"ServiceMonitor's certificate": {everything, monitor, "spec.endpoints.0.tlsConfig", `{"serverName":"metrics"}`},
 		"ServiceMonitor unverified":    {"serviceMonitor: {enabled: true}", "ServiceMonitor " + namespace + "/metrics-backend-operator", "spec.endpoints.0.tlsConfig", `{"insecureSkipVerify":true}`},
-		"ServiceMonitor's own token":   {"serviceMonitor: {enabled: true}", "ServiceMonitor " + namespace + "/metrics-backend-operator", "spec.endpoints.0.bearerTokenFile", `"/var/run/secrets/kubernetes.io/serviceaccount/token"`},
+		"ServiceMonitor's token":       {"serviceMonitor: {enabled: true}", "ServiceMonitor " + namespace + "/metrics-backend-operator", "spec.endpoints.0.authorization", `{"credentials":{"key":"token","name":"metrics-backend-metrics-reader"}}`},
+		"a token for each":             {"serviceMonitor: {enabled: true, serving: {namespace: metrics}}", "Secret metrics/metrics-backend-metrics-reader", "type", `"kubernetes.io/service-account-token"`},
+		"which the account has":        {"serviceMonitor: {enabled: true, serving: {namespace: metrics}}", "ClusterRoleBinding metrics-backend-metrics-reader", "subjects.1.namespace", `"metrics"`},
+		"not of what is not scraped":   {"serviceMonitor: {enabled: true, serving: {enabled: false, namespace: metrics}}", "Secret metrics/metrics-backend-metrics-reader", "", ""},
 		"ServiceMonitor's Secret":      {everything, monitor, "spec.endpoints.0.authorization", `{"credentials":{"key":"token","name":"prometheus"}}`},
-		"a Secret and no file":         {everything, monitor, "spec.endpoints.0.bearerTokenFile", ""},
+		"a Secret and no token":        {everything, "ClusterRoleBinding metrics-backend-metrics-reader", "", ""},
 		"ServiceMonitor's Service":     {everything, "Service " + namespace + "/metrics-backend-operator-metrics", "spec.ports.0.targetPort", `"metrics"`},
 		"serving's CA":                 {everything, servings, "spec.endpoints.0.tlsConfig.ca.secret.name", `"metrics-serving-main-tls"`},
 		"serving's name":               {everything, servings, "spec.endpoints.0.tlsConfig.serverName", `"metrics-serving-main.metrics.svc"`},
@@ -166,6 +187,28 @@ func TestValues(t *testing.T) {
 		"rules' labels":                {everything, rule, "metadata.labels.release", `"prometheus"`},
 		"rules as they are":            {everything, rule, "spec.groups.1.rules.0.annotations.summary", `"kube-apiserver cannot reach the server of {{ $labels.name }}"`},
 		"no rules":                     {"", "PrometheusRule " + namespace + "/metrics-backend", "", ""},
+		"a value's labels go first":    {everything, rule, "metadata.labels.release", `"prometheus"`},
+		"topology":                     {everything, deployment, pod + "topologySpreadConstraints.0.maxSkew", "1"},
+		"annotations of the account":   {everything, "ServiceAccount " + namespace + "/metrics-backend-operator", "metadata.annotations", `{"example.com/role":"operator"}`},
+		"the platform's user":          {everything, deployment, pod + "securityContext", `{"runAsNonRoot":true,"seccompProfile":{"type":"RuntimeDefault"}}`},
+		"environment":                  {everything, deployment, container + "env.3", `{"name":"HTTPS_PROXY","value":"http://proxy:3128"}`},
+		"volumes":                      {everything, deployment, pod + "volumes.1.secret", `{"secretName":"operator-metrics"}`},
+		"mounted":                      {everything, deployment, container + "volumeMounts.1", `{"mountPath":"/certificate","name":"certificate","readOnly":true}`},
+		"budget of two":                {everything, "PodDisruptionBudget " + namespace + "/metrics-backend-operator", "spec.minAvailable", "1"},
+		"no budget of one":             {"", "PodDisruptionBudget " + namespace + "/metrics-backend-operator", "", ""},
+		"no budget":                    {"{replicas: 2, podDisruptionBudget: {enabled: false}}", "PodDisruptionBudget " + namespace + "/metrics-backend-operator", "", ""},
+		"what comes in":                {everything, "NetworkPolicy " + namespace + "/metrics-backend-operator", "spec.ingress", `[{"ports":[{"port":"metrics","protocol":"TCP"},{"port":"health","protocol":"TCP"}]}]`},
+		"what goes out":                {everything, "NetworkPolicy " + namespace + "/metrics-backend-operator", "spec.egress", `[{"ports":[{"port":6443}]}]`},
+		"everything goes out":          {"networkPolicy: {enabled: true}", "NetworkPolicy " + namespace + "/metrics-backend-operator", "spec.egress", "[{}]"},
+		"no NetworkPolicy":             {"", "NetworkPolicy " + namespace + "/metrics-backend-operator", "", ""},
+		"dashboard's label":            {everything, "ConfigMap grafana/metrics-backend-dashboard", "metadata.labels.grafana_dashboard", `"yes"`},
+		"no dashboard":                 {"", "ConfigMap " + namespace + "/metrics-backend-dashboard", "", ""},
+		"who scrapes":                  {everything, "RoleBinding " + namespace + "/metrics-backend-scrape", "subjects.0", `{"kind":"ServiceAccount","name":"server","namespace":"scraper"}`},
+		"jobs beside it":               {everything, "ConfigMap scraper/metrics-backend-scrape", "metadata.name", `"metrics-backend-scrape"`},
+		"no jobs":                      {"", "ConfigMap monitoring/metrics-backend-scrape", "", ""},
+		"a test":                       {everything, "Pod " + namespace + "/metrics-backend-test", "spec.containers.0.image", `"registry.example.com/kubectl"`},
+		"not one of the operator's":    {everything, "Pod " + namespace + "/metrics-backend-test", "metadata.labels.app%kubernetes%io/name", `"metrics-backend-test"`},
+		"no test":                      {"", "Pod " + namespace + "/metrics-backend-test", "", ""},
 		"no other Service":             {"", "Service " + namespace + "/metrics-backend-operator-metrics", "", ""},
 	}
 	for name, tc := range cases {
@@ -229,6 +272,11 @@ func TestValuesRefused(t *testing.T) {
 		"an argument, no flag":  {"extraArgs: [help]", "extraArgs"},
 		"arguments as one text": {"extraArgs: --v=4", "extraArgs"},
 		"keep as text":          {`crds: {keep: "yes"}`, "keep"},
+		"a label of selectors":  {"commonLabels: {app.kubernetes.io/name: mine}", "app.kubernetes.io/name"},
+		"a label of RBAC":       {`commonLabels: {rbac.authorization.k8s.io/aggregate-to-view: "true"}`, "aggregate-to-view"},
+		"the chart's variable":  {"env: [{name: SERVING_IMAGE, value: a}]", "name"},
+		"the chart's volume":    {"volumes: [{name: tmp, emptyDir: {}}]", "name"},
+		"a spread without key":  {"topologySpreadConstraints: [{maxSkew: 1}]", "topologyKey"},
 		"a quota's own limit":   {"resourceQuota: {pods: 5}", "pods"},
 	}
 	for name, tc := range cases {

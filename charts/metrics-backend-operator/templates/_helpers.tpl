@@ -1,9 +1,16 @@
-{{- /* The labels of every object; not of pods, which would be rolled by a new version of the chart. */ -}}
+{{- /*
+The labels of every object: (list $ further), of which the further ones go before commonLabels. Not of pods, which would be
+rolled by a new version of the chart.
+*/ -}}
 {{- define "metrics-backend-operator.labels" -}}
+{{- $root := index . 0 -}}
 app.kubernetes.io/part-of: metrics-backend
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | trunc 63 | quote }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | replace "+" "_" | trunc 63 | quote }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- with merge dict (index . 1 | default dict) ($root.Values.commonLabels | default dict) }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{- /* An image: (list $ .Values.image). */ -}}
