@@ -15,7 +15,7 @@ export TEST_TIER=${TEST_TIER:-test} RUN=${RUN:-}
 export CGO_ENABLED=0
 
 # Besides the version of test/cluster, the part clusters tests the oldest that is supported, and one between them.
-oldest=v1.31.13 between=v1.34.4
+oldest=v1.31.4 between=v1.34.4
 
 cluster() { go -C test/cluster run . "$@"; }
 

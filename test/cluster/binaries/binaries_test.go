@@ -138,11 +138,11 @@ func TestEdits(t *testing.T) {
 	t.Parallel()
 	got, err := edits([]byte(`{"Replace": [
 		{"Old": {"Path": "k8s.io/api"}, "New": {"Path": "./staging/src/k8s.io/api"}},
-		{"Old": {"Path": "example.com/fork"}, "New": {"Path": "example.com/of", "Version": "v1.0.0"}}]}`), "v1.31.13")
+		{"Old": {"Path": "example.com/fork"}, "New": {"Path": "example.com/of", "Version": "v1.0.0"}}]}`), "v1.31.4")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"-module=" + modulePath + "/kubernetes", "-require=k8s.io/kubernetes@v1.31.13", "-replace=k8s.io/api=k8s.io/api@v0.31.13"}
+	want := []string{"-module=" + modulePath + "/kubernetes", "-require=k8s.io/kubernetes@v1.31.4", "-replace=k8s.io/api=k8s.io/api@v0.31.4"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 // Build builds the named binaries that are missing, or all of them without names, and returns their folder. kubernetes
-// is their version, such as v1.31.13; etcd is always go.mod's.
+// is their version, such as v1.31.4; etcd is always go.mod's.
 func Build(ctx context.Context, report *progress.Reporter, kubernetes string, names ...string) (string, error) {
 	selected, err := selectTools(names)
 	if err != nil {

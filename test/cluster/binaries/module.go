@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// makeModule makes a module that builds another version of Kubernetes, such as v1.31.13: the go.mod of that release,
-// whose libraries are not those of folders beside it, but of the same release, v0.31.13. Its sums are those of the
+// makeModule makes a module that builds another version of Kubernetes, such as v1.31.4: the go.mod of that release,
+// whose libraries are not those of folders beside it, but of the same release, v0.31.4. Its sums are those of the
 // release; the go command adds those of the libraries, verified by the checksum database.
 func makeModule(ctx context.Context, folder, kubernetes string) error {
 	out, err := goOutput(ctx, "", "mod", "download", "-json", "k8s.io/kubernetes@"+kubernetes)

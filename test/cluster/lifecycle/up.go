@@ -28,7 +28,7 @@ const readyTimeout = 2 * time.Minute
 
 // Options are the choices of an Up. Empty ones of a cluster that exists stay as they are.
 type Options struct {
-	// Kubernetes is the version of all components, such as v1.31.13. Default, also of a cluster that exists: that of
+	// Kubernetes is the version of all components, such as v1.31.4. Default, also of a cluster that exists: that of
 	// this module.
 	Kubernetes string
 	// KubeletCertificate is by default signed by the cluster.
