@@ -82,7 +82,8 @@ const (
 	// ReasonOtherInstallation: the operator of another namespace would manage the backend,
 	// too; the message names both.
 	ReasonOtherInstallation = "OtherInstallation"
-	// ReasonForbidden: the operator lacks a permission.
+	// ReasonForbidden: the operator lacks a permission, or a ClusterRole that is installed
+	// with it is missing.
 	ReasonForbidden = "Forbidden"
 	// ReasonInvalid: serving rejects the spec, or kube-apiserver rejects an object
 	// created from it.

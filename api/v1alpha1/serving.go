@@ -64,6 +64,16 @@ type ServingSpec struct {
 	// +optional
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
 
+	// How serving pods are spread over nodes and zones, at most 10. A labelSelector that is
+	// not set selects the serving pods of this backend. The default of affinity stays in
+	// force. Default: none.
+	// +optional
+	// +listType=map
+	// +listMapKey=topologyKey
+	// +listMapKey=whenUnsatisfiable
+	// +kubebuilder:validation:MaxItems=10
+	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
+
 	// Priority class of serving pods. Autoscaling stops without them. For
 	// system-cluster-critical and system-node-critical the operator creates a
 	// ResourceQuota, without which clusters such as GKE refuse these pods outside of
@@ -72,6 +82,12 @@ type ServingSpec struct {
 	// +kubebuilder:default=system-cluster-critical
 	// +kubebuilder:validation:MaxLength=253
 	PriorityClassName string `json:"priorityClassName,omitempty"`
+
+	// Leaves runAsUser, runAsGroup and fsGroup of serving pods to the platform, for those
+	// that refuse other ones than they assign, such as OpenShift. The pods must not run as
+	// root in either case. Default: false, all three are 65532.
+	// +optional
+	UserFromPlatform bool `json:"userFromPlatform,omitempty"`
 
 	// Runs serving pods in the host network, for clusters whose control plane cannot
 	// reach the pod network. Each node can then run only one of them. Default: false.
@@ -103,10 +119,12 @@ type ServingSpec struct {
 	// +kubebuilder:default={}
 	Certificates CertificatesSpec `json:"certificates,omitzero"`
 
-	// Labels to add to the serving Deployment and its pods, at most 50. The prefixes
-	// metricsbackend.io/ and app.kubernetes.io/ are reserved. Default: none.
+	// Labels to add to the serving pods and to every object that the operator creates for
+	// this backend, at most 50. A change rolls the pods. The prefixes metricsbackend.io/,
+	// app.kubernetes.io/ and rbac.authorization.k8s.io/ are reserved. Default: none.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=50
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('rbac.authorization.k8s.io/'))",message="labels below rbac.authorization.k8s.io/ would make the ClusterRoles of serving part of other roles: take them out"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('metricsbackend.io/') && !k.startsWith('app.kubernetes.io/'))",message="labels below metricsbackend.io/ and app.kubernetes.io/ are set by the operator: choose another prefix"
 	Labels map[string]string `json:"labels,omitempty"`
 
@@ -116,6 +134,31 @@ type ServingSpec struct {
 	// +kubebuilder:validation:MaxProperties=50
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('metricsbackend.io/'))",message="annotations below metricsbackend.io/ are set by the operator: choose another prefix"
 	Annotations map[string]string `json:"annotations,omitempty"`
+
+	// Annotations to add to the ServiceAccount of the serving pods, at most 50, such as those
+	// of a cloud provider's workload identity. Pods that run already get what they grant when
+	// they are replaced (kubectl rollout restart). Default: none.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=50
+	ServiceAccountAnnotations map[string]string `json:"serviceAccountAnnotations,omitempty"`
+
+	// Environment variables to add to the serving container, at most 50, for example
+	// HTTPS_PROXY for requests to sources (NO_PROXY must then have the addresses of
+	// kube-apiserver, Services and pods), GOMEMLIMIT or GOGC. Those that the operator sets
+	// (POD_IP, SCRAPE_SERVICE_ACCOUNT, EXTRA_CA_CERTS) are refused. Default: none.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=50
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !(e.name in ['POD_IP', 'SCRAPE_SERVICE_ACCOUNT', 'EXTRA_CA_CERTS']))",message="serving.env must not have POD_IP, SCRAPE_SERVICE_ACCOUNT and EXTRA_CA_CERTS, which the operator sets: for CA certificates use serving.caConfigMap"
+	Env []corev1.EnvVar `json:"env,omitempty"`
+
+	// Key of a ConfigMap in the serving namespace with CA certificates in PEM, which serving
+	// trusts in addition to the public ones, for sources without a CA of their own and for
+	// proxies. Its pods mount it, read it when they start, and do not start without it. It
+	// has no effect if SSL_CERT_FILE or SSL_CERT_DIR in env name certificates. Default: none.
+	// +optional
+	CAConfigMap *ConfigMapKeyReference `json:"caConfigMap,omitempty"`
 
 	// Whether the operator creates a NetworkPolicy for the serving pods. Restricted: it
 	// allows connections to their API port, and from them to the ports of DNS,

@@ -9,8 +9,11 @@ import (
 
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/memorylimit"
 )
 
 func main() {
+	memorylimit.Set(os.Getenv, os.DirFS(memorylimit.Cgroup))
 	os.Exit(cli.Run(newCommand()))
 }

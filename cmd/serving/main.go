@@ -5,20 +5,25 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"runtime/debug"
-	// The image has neither time zones nor CA certificates. Files of the system take precedence
-	// over both, and those that SSL_CERT_FILE and SSL_CERT_DIR name.
-	_ "time/tzdata"
+	_ "time/tzdata" // The image has no time zones. Files of the system take precedence.
 
-	_ "golang.org/x/crypto/x509roots/fallback"
 	"k8s.io/component-base/cli"
 
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/memorylimit"
 	"github.com/metricsbackend/metrics-backend-operator/serving/server"
 )
 
 func main() {
 	lowerGCPercent(os.Getenv)
+	memorylimit.Set(os.Getenv, os.DirFS(memorylimit.Cgroup))
+	if err := trustRoots(os.Getenv(v1alpha1.ExtraCAVariable)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	os.Exit(cli.Run(server.NewCommand()))
 }
 

@@ -41,9 +41,12 @@ type trust struct {
 }
 
 // TestRoots runs processes of this program as in the image, which has no CA certificates, and
-// with SSL_CERT_FILE. A process reads its roots once.
+// with files of them. A process reads its roots once.
 func TestRoots(t *testing.T) {
 	if server := os.Getenv("TEST_ROOTS_SERVER"); server != "" {
+		if err := trustRoots(os.Getenv(v1alpha1.ExtraCAVariable)); err != nil {
+			t.Fatal(err)
+		}
 		if err := json.NewEncoder(os.Stderr).Encode(measureTrust(t, server)); err != nil {
 			t.Fatal(err)
 		}
@@ -57,6 +60,7 @@ func TestRoots(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	none := t.TempDir()
+	missing := filepath.Join(none, "missing")
 	own := filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(own, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
@@ -64,15 +68,16 @@ func TestRoots(t *testing.T) {
 	untrusted := "CertificateUntrusted: the server's certificate is not signed by an authority that is trusted here: " +
 		"give its authority in tls.ca or tls.caConfigMap: x509: certificate signed by unknown authority"
 	for name, tc := range map[string]struct {
-		file string
-		want trust
+		file, extra string
+		want        trust
 	}{
-		"no certificates":            {filepath.Join(none, "missing"), trust{PublicRoot: true, Server: untrusted}},
-		"SSL_CERT_FILE of this test": {own, trust{}},
+		"no certificates":                    {missing, "", trust{PublicRoot: true, Server: untrusted}},
+		"SSL_CERT_FILE replaces public ones": {own, "", trust{}},
+		"caConfigMap adds to public ones":    {missing, own, trust{PublicRoot: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRoots$")
-			child.Env = append(os.Environ(), "TEST_ROOTS_SERVER="+server.URL, "SSL_CERT_FILE="+tc.file, "SSL_CERT_DIR="+none)
+			child.Env = append(os.Environ(), "TEST_ROOTS_SERVER="+server.URL, "SSL_CERT_FILE="+tc.file, "SSL_CERT_DIR="+none, v1alpha1.ExtraCAVariable+"="+tc.extra)
 			out, err := child.StderrPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -87,6 +92,24 @@ func TestRoots(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestUnusableRoots: a process that would trust less than the spec says does not start, and says why.
+func TestUnusableRoots(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(empty, []byte("no PEM"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct{ file, want string }{
+		"no file":        {empty + "x", "read the CA certificates of spec.serving.caConfigMap (EXTRA_CA_CERTS): open "},
+		"no certificate": {empty, empty + " has no CA certificate in PEM: correct the key of the ConfigMap that spec.serving.caConfigMap names"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := trustRoots(tc.file); err == nil || !strings.HasPrefix(err.Error(), tc.want) {
+				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
 	}

@@ -6,13 +6,13 @@ package manifests
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -30,7 +30,7 @@ const (
 // Deployment returns the Deployment of the serving pods.
 func Deployment(s Serving) *appsv1ac.DeploymentApplyConfiguration {
 	return appsv1ac.Deployment(s.Name(), s.Namespace).
-		WithLabels(s.userLabels()).
+		WithLabels(s.Labels()).
 		WithSpec(appsv1ac.DeploymentSpec().
 			WithReplicas(*s.Spec.Replicas).
 			WithProgressDeadlineSeconds(progressDeadlineSeconds).
@@ -56,25 +56,21 @@ func rollingUpdate(s Serving) *appsv1ac.RollingUpdateDeploymentApplyConfiguratio
 		WithMaxUnavailable(intstr.FromInt32(unavailable))
 }
 
-// userLabels returns spec.serving.labels, overridden by the operator's own labels.
-func (s Serving) userLabels() map[string]string {
-	labels := maps.Clone(s.Spec.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	maps.Copy(labels, s.Labels())
-	return labels
-}
-
 const (
 	// tlsDirectory is where TLSSecret is mounted.
 	tlsDirectory = "/etc/metrics-backend/tls"
 	tlsVolume    = "tls"
+	// caDirectory is where spec.serving.caConfigMap is mounted, as caFile.
+	caDirectory = "/etc/metrics-backend/ca"
+	caFile      = "ca.crt"
+	caVolume    = "ca"
 
 	// nonRoot is the user of the image and of the pod.
 	nonRoot int64 = 65532
-	// secretMode lets the pod's group, which is nonRoot, read the Secret's files.
-	secretMode int32 = 0o440
+	// secretMode lets the pod's group, which is nonRoot, read the Secret's files, and
+	// anyUserMode the pod's only container where the platform may set no group.
+	secretMode  int32 = 0o440
+	anyUserMode int32 = 0o444
 
 	// terminationGracePeriodSeconds covers the shutdown delay, the draining of
 	// watches, and the longest request.
@@ -90,22 +86,33 @@ const (
 )
 
 func podTemplate(s Serving) *corev1ac.PodTemplateSpecApplyConfiguration {
+	files := corev1ac.SecretVolumeSource().WithSecretName(s.TLSSecretName()).WithDefaultMode(secretMode)
+	if s.Spec.UserFromPlatform {
+		files.WithDefaultMode(anyUserMode)
+	}
 	spec := corev1ac.PodSpec().
 		WithServiceAccountName(s.Name()).
 		WithAutomountServiceAccountToken(true).
 		WithEnableServiceLinks(false).
 		WithPriorityClassName(s.Spec.PriorityClassName).
 		WithTerminationGracePeriodSeconds(terminationGracePeriodSeconds).
-		WithSecurityContext(podSecurityContext()).
+		WithSecurityContext(podSecurityContext(s)).
 		WithNodeSelector(map[string]string{labelOS: "linux"}).
 		WithNodeSelector(s.Spec.NodeSelector).
 		WithAffinity(affinity(s)).
 		WithContainers(container(s)).
-		WithVolumes(corev1ac.Volume().
-			WithName(tlsVolume).
-			WithSecret(corev1ac.SecretVolumeSource().
-				WithSecretName(s.TLSSecretName()).
-				WithDefaultMode(secretMode)))
+		WithVolumes(corev1ac.Volume().WithName(tlsVolume).WithSecret(files))
+	if ca := s.Spec.CAConfigMap; ca != nil {
+		spec.WithVolumes(corev1ac.Volume().WithName(caVolume).WithConfigMap(corev1ac.ConfigMapVolumeSource().
+			WithName(ca.Name).
+			WithItems(corev1ac.KeyToPath().WithKey(ca.Key).WithPath(caFile))))
+	}
+	for _, constraint := range s.Spec.TopologySpreadConstraints {
+		if constraint.LabelSelector == nil {
+			constraint.LabelSelector = &metav1.LabelSelector{MatchLabels: s.Selector()}
+		}
+		spec.WithTopologySpreadConstraints(converted[corev1ac.TopologySpreadConstraintApplyConfiguration](&constraint))
+	}
 	for i := range s.Spec.Tolerations {
 		spec.WithTolerations(converted[corev1ac.TolerationApplyConfiguration](&s.Spec.Tolerations[i]))
 	}
@@ -117,7 +124,7 @@ func podTemplate(s Serving) *corev1ac.PodTemplateSpecApplyConfiguration {
 		spec.WithHostNetwork(true).WithDNSPolicy(corev1.DNSClusterFirstWithHostNet)
 	}
 	return corev1ac.PodTemplateSpec().
-		WithLabels(s.userLabels()).
+		WithLabels(s.Labels()).
 		WithAnnotations(map[string]string{
 			// kubectl logs and exec default to this container.
 			"kubectl.kubernetes.io/default-container": ContainerName,
@@ -127,13 +134,14 @@ func podTemplate(s Serving) *corev1ac.PodTemplateSpecApplyConfiguration {
 		WithSpec(spec)
 }
 
-func podSecurityContext() *corev1ac.PodSecurityContextApplyConfiguration {
-	return corev1ac.PodSecurityContext().
+func podSecurityContext(s Serving) *corev1ac.PodSecurityContextApplyConfiguration {
+	security := corev1ac.PodSecurityContext().
 		WithRunAsNonRoot(true).
-		WithRunAsUser(nonRoot).
-		WithRunAsGroup(nonRoot).
-		WithFSGroup(nonRoot).
 		WithSeccompProfile(corev1ac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault))
+	if s.Spec.UserFromPlatform {
+		return security
+	}
+	return security.WithRunAsUser(nonRoot).WithRunAsGroup(nonRoot).WithFSGroup(nonRoot)
 }
 
 // affinity returns the user's affinity, or a preference for nodes without another pod of the
@@ -156,6 +164,10 @@ const shutdownDelay = 15 * time.Second
 
 func container(s Serving) *corev1ac.ContainerApplyConfiguration {
 	requirements := resources(s)
+	mounts := []*corev1ac.VolumeMountApplyConfiguration{corev1ac.VolumeMount().WithName(tlsVolume).WithMountPath(tlsDirectory).WithReadOnly(true)}
+	if s.Spec.CAConfigMap != nil {
+		mounts = append(mounts, corev1ac.VolumeMount().WithName(caVolume).WithMountPath(caDirectory).WithReadOnly(true))
+	}
 	return corev1ac.Container().
 		WithName(ContainerName).
 		WithImage(s.Image).
@@ -172,10 +184,7 @@ func container(s Serving) *corev1ac.ContainerApplyConfiguration {
 			WithReadOnlyRootFilesystem(true).
 			WithRunAsNonRoot(true).
 			WithCapabilities(corev1ac.Capabilities().WithDrop("ALL"))).
-		WithVolumeMounts(corev1ac.VolumeMount().
-			WithName(tlsVolume).
-			WithMountPath(tlsDirectory).
-			WithReadOnly(true)).
+		WithVolumeMounts(mounts...).
 		// The container has a minute to start; later, three failures within half a minute
 		// restart it.
 		WithStartupProbe(probe("/livez", 2*time.Second, 30)).
@@ -206,11 +215,11 @@ func environment(s Serving) []*corev1ac.EnvVarApplyConfiguration {
 			WithFieldRef(corev1ac.ObjectFieldSelector().WithAPIVersion("v1").WithFieldPath("status.podIP"))),
 		corev1ac.EnvVar().WithName(v1alpha1.ScrapeAccountVariable).WithValue(s.Namespace + "/" + s.ScrapeName()),
 	}
-	// Go derives GOMAXPROCS from the CPU limit, but no memory limit. A tenth is left for
-	// memory outside of the Go heap.
-	if limit, ok := resources(s).Limits[corev1.ResourceMemory]; ok {
-		bytes := limit.Value() / 10 * 9
-		env = append(env, corev1ac.EnvVar().WithName("GOMEMLIMIT").WithValue(strconv.FormatInt(bytes, 10)))
+	if s.Spec.CAConfigMap != nil {
+		env = append(env, corev1ac.EnvVar().WithName(v1alpha1.ExtraCAVariable).WithValue(caDirectory+"/"+caFile))
+	}
+	for i := range s.Spec.Env {
+		env = append(env, converted[corev1ac.EnvVarApplyConfiguration](&s.Spec.Env[i]))
 	}
 	return env
 }

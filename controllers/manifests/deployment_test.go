@@ -131,15 +131,59 @@ func TestDeploymentFields(t *testing.T) {
 		"another account rolls the pods": {
 			get: func(d *appsv1.Deployment) any { return d.Spec.Template.Annotations[annotationAccountUID] }, want: "account",
 		},
-		"memory limit": {
-			spec: func(s *v1alpha1.ServingSpec) { s.Resources = &limits },
-			get: func(d *appsv1.Deployment) any {
-				env := d.Spec.Template.Spec.Containers[0].Env
-				return env[len(env)-1]
+		"no environment": {get: func(d *appsv1.Deployment) any { return len(d.Spec.Template.Spec.Containers[0].Env) }, want: 2},
+		"environment": {
+			spec: func(s *v1alpha1.ServingSpec) {
+				s.Env = []corev1.EnvVar{{Name: "GOGC", Value: "50"}, {Name: "NODE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}}
 			},
-			want: corev1.EnvVar{Name: "GOMEMLIMIT", Value: "188743680"}, // 180 MiB
+			get: func(d *appsv1.Deployment) any { return d.Spec.Template.Spec.Containers[0].Env[2:] },
+			want: []corev1.EnvVar{
+				{Name: "GOGC", Value: "50"}, {Name: "NODE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}},
+			},
 		},
-		"no memory limit": {get: func(d *appsv1.Deployment) any { return len(d.Spec.Template.Spec.Containers[0].Env) }, want: 2},
+		"CA certificates": {
+			spec: func(s *v1alpha1.ServingSpec) {
+				s.CAConfigMap = &v1alpha1.ConfigMapKeyReference{Name: "bundle", Key: "ca.pem"}
+			},
+			get: func(d *appsv1.Deployment) any {
+				pod := d.Spec.Template.Spec
+				return []any{pod.Volumes[1], pod.Containers[0].VolumeMounts[1], pod.Containers[0].Env[2]}
+			},
+			want: []any{
+				corev1.Volume{Name: "ca", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "bundle"}, Items: []corev1.KeyToPath{{Key: "ca.pem", Path: "ca.crt"}},
+				}}},
+				corev1.VolumeMount{Name: "ca", MountPath: "/etc/metrics-backend/ca", ReadOnly: true},
+				corev1.EnvVar{Name: "EXTRA_CA_CERTS", Value: "/etc/metrics-backend/ca/ca.crt"},
+			},
+		},
+		"spread": {
+			spec: func(s *v1alpha1.ServingSpec) {
+				s.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{
+					{MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule},
+					{MaxSkew: 2, TopologyKey: "rack", WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}},
+				}
+			},
+			get: func(d *appsv1.Deployment) any { return d.Spec.Template.Spec.TopologySpreadConstraints },
+			want: []corev1.TopologySpreadConstraint{
+				{MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{MatchLabels: serving().Selector()}},
+				{MaxSkew: 2, TopologyKey: "rack", WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}},
+			},
+		},
+		"our own user": {
+			get: func(d *appsv1.Deployment) any { return userOf(d) },
+			want: []any{corev1.PodSecurityContext{
+				RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](65532), RunAsGroup: ptr.To[int64](65532), FSGroup: ptr.To[int64](65532),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			}, int32(0o440)},
+		},
+		"the platform's user": {
+			spec: func(s *v1alpha1.ServingSpec) { s.UserFromPlatform = true },
+			get:  func(d *appsv1.Deployment) any { return userOf(d) },
+			want: []any{corev1.PodSecurityContext{
+				RunAsNonRoot: ptr.To(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			}, int32(0o444)},
+		},
 		"account of scrapes": {
 			get:  func(d *appsv1.Deployment) any { return d.Spec.Template.Spec.Containers[0].Env[1] },
 			want: corev1.EnvVar{Name: "SCRAPE_SERVICE_ACCOUNT", Value: "ns/metrics-serving-b-scrape"},
@@ -156,6 +200,12 @@ func TestDeploymentFields(t *testing.T) {
 			}
 		})
 	}
+}
+
+// userOf returns the pod's users and groups, and who may read its Secret.
+func userOf(d *appsv1.Deployment) []any {
+	pod := d.Spec.Template.Spec
+	return []any{*pod.SecurityContext, *pod.Volumes[0].Secret.DefaultMode}
 }
 
 // portAndFlag returns the container's port and the flag that makes serving listen on it.

@@ -72,11 +72,53 @@ func withSources(s Serving) Serving {
 	return s
 }
 
+// everyObject returns the objects of a backend, of each kind that there is.
+func everyObject(s Serving) []Object {
+	s.Quota = true
+	return append(All(withSources(s)), GuestServiceAccount(s), CASecret(s, Authorities{}), TLSSecret(s, nil, nil, nil), Certificate(s, v1alpha1.IssuerReference{}))
+}
+
+// sharedObjects returns those whose names do not depend on the backend.
+func sharedObjects(s Serving) []Object {
+	return []Object{AdmissionPolicy(s), AdmissionPolicyBinding(s), APIService(s, KnownVersions()[0], s.Target(nil)), CanaryAPIService(s, s.Target(nil))}
+}
+
+// Every object has the labels of the spec, which replace none of ours.
+func TestLabels(t *testing.T) {
+	s := serving(func(spec *v1alpha1.ServingSpec) {
+		spec.NetworkPolicy = v1alpha1.NetworkPolicyRestricted
+		spec.Labels = map[string]string{"cost-center": "42", "app.kubernetes.io/managed-by": "theirs"}
+	})
+	for _, object := range append(everyObject(s), sharedObjects(s)...) {
+		meta := typed[metav1.PartialObjectMetadata](t, metadataOf(t, object))
+		if meta.Labels["cost-center"] != "42" || meta.Labels["app.kubernetes.io/managed-by"] != v1alpha1.FieldOwner {
+			t.Errorf("%s %s: labels %v", *object.GetKind(), meta.Name, meta.Labels)
+		}
+	}
+	template := Certificate(s, v1alpha1.IssuerReference{}).Spec.SecretTemplate.Labels
+	if template["cost-center"] != "42" {
+		t.Errorf("Secret of cert-manager: labels %v", template)
+	}
+}
+
+func TestServiceAccountAnnotations(t *testing.T) {
+	role := map[string]string{"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/metrics"}
+	s := serving(func(spec *v1alpha1.ServingSpec) { spec.ServiceAccountAnnotations = role })
+	if diff := cmp.Diff(role, ServiceAccount(s).Annotations); diff != "" {
+		t.Errorf("of the pods' account (-want +got):\n%s", diff)
+	}
+	for _, other := range []Object{ProberServiceAccount(s), ScrapeServiceAccount(s), GuestServiceAccount(s)} {
+		if meta := typed[metav1.PartialObjectMetadata](t, metadataOf(t, other)); len(meta.Annotations) > 0 {
+			t.Errorf("%s has annotations %v, which are for the pods alone", meta.Name, meta.Annotations)
+		}
+	}
+}
+
 // Every object says whose it is, and is named for its backend.
 func TestAll(t *testing.T) {
 	long := serving(func(spec *v1alpha1.ServingSpec) { spec.NetworkPolicy = v1alpha1.NetworkPolicyRestricted })
 	long.Backend = strings.Repeat("b", 40) // as long as the CRD lets it be
-	for _, object := range All(withSources(long)) {
+	for _, object := range everyObject(long) {
 		meta := typed[metav1.PartialObjectMetadata](t, metadataOf(t, object))
 		name := *object.GetKind() + " " + meta.Name
 		if meta.Labels[v1alpha1.LabelBackend] != long.Backend || meta.Labels["app.kubernetes.io/managed-by"] != v1alpha1.FieldOwner {
@@ -126,6 +168,7 @@ func TestBuildersArePure(t *testing.T) {
 		return serving(func(spec *v1alpha1.ServingSpec) {
 			spec.Labels = map[string]string{"team": "a", "z": "1", "b": "2"}
 			spec.Annotations = map[string]string{"note": "n"}
+			spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule}}
 			spec.NodeSelector = map[string]string{"pool": "infra"}
 			spec.ExtraArgs = []string{"--profiling=false"}
 			spec.NetworkPolicy = v1alpha1.NetworkPolicyRestricted

@@ -15,7 +15,7 @@ import (
 // ServiceAccount returns the account of the serving pods. Their own spec mounts its token,
 // so that no other pod gets it by naming the account alone.
 func ServiceAccount(s Serving) *corev1ac.ServiceAccountApplyConfiguration {
-	return serviceAccount(s, s.Name())
+	return serviceAccount(s, s.Name()).WithAnnotations(s.Spec.ServiceAccountAnnotations)
 }
 
 // ProberServiceAccount returns the account whose token the operator sends to serving pods,

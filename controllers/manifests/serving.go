@@ -9,6 +9,8 @@
 package manifests
 
 import (
+	"maps"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -96,9 +98,11 @@ func (s Serving) DNSNames() []string {
 	}
 }
 
-// Labels returns the labels of every object.
+// Labels returns the labels of every object: spec.serving.labels, overridden by the operator's own.
 func (s Serving) Labels() map[string]string {
-	return map[string]string{
+	labels := map[string]string{}
+	maps.Copy(labels, s.Spec.Labels)
+	maps.Copy(labels, map[string]string{
 		v1alpha1.LabelBackend:    s.Backend,
 		"app.kubernetes.io/name": "metrics-backend-serving",
 		// Not the backend's name: an Argo CD that tracks by this label would take the objects for those of an Application
@@ -107,7 +111,8 @@ func (s Serving) Labels() map[string]string {
 		labelComponent:                 componentServing,
 		"app.kubernetes.io/part-of":    "metrics-backend",
 		"app.kubernetes.io/managed-by": v1alpha1.FieldOwner,
-	}
+	})
+	return labels
 }
 
 // SharedLabels returns the labels of the objects outside of Namespace, which would be the

@@ -153,7 +153,7 @@ type replica struct {
 
 func newFakeCluster(t *testing.T, objects ...client.Object) *fakeCluster {
 	t.Helper()
-	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace}})
+	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace}}, objectsRole())
 	fc := &fakeCluster{
 		times:            map[string]metav1.Time{},
 		t:                t,
@@ -169,6 +169,11 @@ func newFakeCluster(t *testing.T, objects ...client.Object) *fakeCluster {
 	}
 	fc.start(objects)
 	return fc
+}
+
+// objectsRole is installed with the operator.
+func objectsRole() *rbacv1.ClusterRole {
+	return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: manifests.ObjectsRole}}
 }
 
 // start creates the API server.

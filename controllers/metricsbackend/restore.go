@@ -40,6 +40,8 @@ func (r *Reconciler) handBack(ctx context.Context, s *reconcileState, service *a
 	target := previous.Target()
 	klog.FromContext(ctx).Info("Handing an APIService back", "apiService", service.Name, "service", target.String())
 	restored := service.DeepCopy()
+	// The record does not have those that spec.serving.labels got after the takeover.
+	maps.DeleteFunc(restored.Labels, func(key, _ string) bool { _, ours := s.serving.Labels()[key]; return ours })
 	previous.Restore(restored)
 	// With the resourceVersion that was read, so that no concurrent change is lost.
 	if err := r.Client.Update(ctx, restored, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {

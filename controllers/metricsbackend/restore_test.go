@@ -47,6 +47,14 @@ func TestRestorePrevious(t *testing.T) {
 			},
 			done: (*fakeCluster).isGone,
 		},
+		"deleted, after the labels of the spec were changed": {
+			happen: func(fc *fakeCluster) {
+				fc.change(func(s *v1alpha1.MetricsBackendSpec) { s.Serving.Labels = map[string]string{"team": "a"} })
+				fc.reconcileUntil(fc.live(), func() bool { return fc.isReady() && fc.apiService(v1beta1).Labels["team"] == "a" })
+				fc.delete(fc.backend())
+			},
+			done: (*fakeCluster).isGone,
+		},
 		"version taken out of the spec": {
 			happen: func(fc *fakeCluster) {
 				fc.change(onlyV1)

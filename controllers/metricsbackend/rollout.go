@@ -207,7 +207,9 @@ func creationFailure(d *appsv1.Deployment, message string) string {
 	case strings.Contains(message, "exceeded quota: "):
 		remedy = fmt.Sprintf(": raise that ResourceQuota of namespace %s", d.Namespace)
 	}
-	return "no pod can be created: " + message + remedy
+	// The ReplicaSet controller backs off to 1,000 s, also after a policy that refused pods was changed.
+	return fmt.Sprintf("no pod can be created: %s%s (the next attempt may be 17 minutes away; at once: kubectl rollout restart -n %s deployment/%s)",
+		message, remedy, d.Namespace, d.Name)
 }
 
 // startFailure returns why a pod does not start and what to do, or "". It uses its own

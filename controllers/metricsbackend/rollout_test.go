@@ -125,7 +125,8 @@ func TestRolloutFailed(t *testing.T) {
 					Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota",
 				}}}
 			},
-			want: "no pod can be created: exceeded quota",
+			want: "no pod can be created: exceeded quota (the next attempt may be 17 minutes away; at once: " +
+				"kubectl rollout restart -n operator-ns deployment/metrics-serving-cluster)",
 		},
 		"the priority class is limited": {
 			status: func(*fakeCluster) appsv1.DeploymentStatus {

@@ -9,12 +9,14 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
 // validate checks what the CRD's schema cannot: that serving accepts the spec, and that
@@ -29,7 +31,7 @@ func (r *Reconciler) validate(ctx context.Context, s *reconcileState) error {
 	if !s.deploys() {
 		return validateExisting(s)
 	}
-	return r.validateSecrets(ctx, s)
+	return r.validateReferences(ctx, s)
 }
 
 func validateExisting(s *reconcileState) error {
@@ -110,9 +112,19 @@ func terminatingMessage(namespace string) string {
 	return fmt.Sprintf("namespace %q is being deleted: delete this MetricsBackend too, or create the namespace again once it is gone", namespace)
 }
 
-// validateSecrets checks what the kubelet would only report in a pod's events, while the
-// rollout waits.
-func (r *Reconciler) validateSecrets(ctx context.Context, s *reconcileState) error {
+// validateReferences checks what the kubelet would only report in a pod's events, while the
+// rollout waits, and what kube-apiserver would only tell clients of custom metrics.
+func (r *Reconciler) validateReferences(ctx context.Context, s *reconcileState) error {
+	if s.serving.CustomMetrics {
+		err := r.APIReader.Get(ctx, client.ObjectKey{Name: manifests.ObjectsRole}, metadata(rbacv1.SchemeGroupVersion.WithKind("ClusterRole")))
+		switch {
+		case apierrors.IsNotFound(err):
+			return newStalledError(v1alpha1.ReasonForbidden, "ClusterRole %s does not exist, which spec.customMetrics needs: "+
+				"apply config/rbac with the names that it has (no namePrefix or nameSuffix of kustomize)", manifests.ObjectsRole)
+		case err != nil:
+			return fmt.Errorf("get ClusterRole %s: %w", manifests.ObjectsRole, err)
+		}
+	}
 	for _, reference := range s.spec.Serving.ImagePullSecrets {
 		key := client.ObjectKey{Namespace: s.serving.Namespace, Name: reference.Name}
 		err := r.APIReader.Get(ctx, key, metadata(corev1.SchemeGroupVersion.WithKind("Secret")))

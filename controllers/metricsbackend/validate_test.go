@@ -41,6 +41,7 @@ func TestStalled(t *testing.T) {
 	cases := map[string]struct {
 		spec     func(*v1alpha1.MetricsBackendSpec)
 		objects  []client.Object
+		prepare  func(*fakeCluster)
 		reason   string
 		messages []string
 		// deploys: only the registration of a version is blocked.
@@ -82,6 +83,12 @@ func TestStalled(t *testing.T) {
 			},
 			reason: v1alpha1.ReasonSecretMissing, messages: []string{"Secret operator-ns/pull", "create it"},
 			mend: func(fc *fakeCluster) { fc.create(secret.DeepCopy()) },
+		},
+		"the role for the objects of custom metrics is missing": {
+			spec:    withAllGroups,
+			prepare: func(fc *fakeCluster) { fc.delete(objectsRole()) },
+			reason:  v1alpha1.ReasonForbidden, messages: []string{"ClusterRole metrics-backend-serving-objects does not exist", "namePrefix"},
+			mend: func(fc *fakeCluster) { fc.create(objectsRole()) },
 		},
 		"older backend claims a version": {
 			objects: []client.Object{older}, reason: v1alpha1.ReasonConflict,
@@ -126,6 +133,9 @@ func TestStalled(t *testing.T) {
 				objects = append(objects, o.DeepCopyObject().(client.Object))
 			}
 			fc := newFakeCluster(t, objects...)
+			if tc.prepare != nil {
+				tc.prepare(fc)
+			}
 			r := fc.reconciler()
 			fc.reconcileRounds(r, 5)
 			for _, kind := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionReady} {

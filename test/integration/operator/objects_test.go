@@ -55,6 +55,15 @@ var specs = map[string]func(*v1alpha1.ServingSpec){
 	},
 	"metadata": func(s *v1alpha1.ServingSpec) {
 		s.Labels, s.Annotations = map[string]string{"team": "a"}, map[string]string{"example.com/note": "some text"}
+		s.ServiceAccountAnnotations = map[string]string{"iam.gke.io/gcp-service-account": "a@b.iam.gserviceaccount.com"}
+	},
+	"platform": func(s *v1alpha1.ServingSpec) {
+		s.UserFromPlatform = true
+		s.CAConfigMap = &v1alpha1.ConfigMapKeyReference{Name: "bundle", Key: "ca.pem"}
+		s.Env = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://proxy:3128"}, {Name: "GOGC", Value: "50"}}
+		s.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{
+			{MaxSkew: 1, TopologyKey: "topology.kubernetes.io/zone", WhenUnsatisfiable: corev1.DoNotSchedule, MatchLabelKeys: []string{"pod-template-hash"}},
+		}
 	},
 	"one replica with a policy": func(s *v1alpha1.ServingSpec) {
 		s.Replicas, s.NetworkPolicy = ptr.To[int32](1), v1alpha1.NetworkPolicyRestricted

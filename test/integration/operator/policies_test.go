@@ -9,13 +9,17 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
@@ -67,6 +71,101 @@ kind: MutatingAdmissionPolicyBinding
 metadata: {name: stamp-templates}
 spec: {policyName: stamp-templates}
 `
+
+// requiresLabel is a usual rule of Kyverno's and Gatekeeper's libraries, here for all objects.
+const requiresLabel = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: requires-label}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: ["*"], apiVersions: ["*"], operations: [CREATE, UPDATE], resources: ["*"]}
+  matchConditions:
+  - {name: ours, expression: "object.metadata.?labels['metricsbackend.io/backend'].orValue('') == 'labelled'"}
+  validations:
+  - {expression: "'cost-center' in object.metadata.labels", message: "the label cost-center is required"}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: requires-label}
+spec: {policyName: requires-label, validationActions: [Deny]}
+`
+
+// assignsUsers is what OpenShift's restricted-v2 refuses.
+const assignsUsers = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: assigns-users}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  matchConditions:
+  - {name: ours, expression: "object.metadata.?labels['metricsbackend.io/backend'].orValue('') == 'assigned'"}
+  variables:
+  - {name: context, expression: object.spec.securityContext}
+  validations:
+  - expression: "[variables.context.?runAsUser, variables.context.?runAsGroup, variables.context.?fsGroup].all(id, id.orValue(1000700000) >= 1000700000)"
+    message: "runAsUser and fsGroup must be in [1000700000, 1000709999]"
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: assigns-users}
+spec: {policyName: assigns-users, validationActions: [Deny]}
+`
+
+// TestPoliciesRefuseWhatIsApplied: a backend that a policy stops says so, and a change of its spec is enough to make it ready.
+func TestPoliciesRefuseWhatIsApplied(t *testing.T) {
+	suite := take(t)
+	for name, tc := range map[string]struct {
+		policy, backend string
+		condition       metav1.Condition
+		messages        []string
+		meet            func(*v1alpha1.ServingSpec)
+	}{
+		"a label is required": {
+			policy: requiresLabel, backend: "labelled",
+			condition: metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonInvalid},
+			messages:  []string{"the label cost-center is required", "correct the spec"},
+			meet:      func(s *v1alpha1.ServingSpec) { s.Labels = map[string]string{"cost-center": "42"} },
+		},
+		"users are assigned": {
+			policy: assignsUsers, backend: "assigned",
+			condition: metav1.Condition{Type: v1alpha1.ConditionServingReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRolloutFailed},
+			messages: []string{
+				"runAsUser and fsGroup must be in [1000700000, 1000709999]",
+				"kubectl rollout restart -n metrics-backend-system deployment/metrics-serving-assigned",
+			},
+			meet: func(s *v1alpha1.ServingSpec) { s.UserFromPlatform = true },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			applyYAML(t, suite, tc.policy)
+			t.Cleanup(func() { _, _ = kubectl(suite, "delete", "-f", writeYAML(t, tc.policy)) })
+			outcome.Eventually(t, patience, "the policy is in force", func(ctx context.Context) error {
+				refused := &corev1.Pod{
+					ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "refused", Labels: map[string]string{v1alpha1.LabelBackend: tc.backend}},
+					Spec:       podTemplate(t, servingOf(func(*v1alpha1.ServingSpec) {})).Spec,
+				}
+				if err := suite.admin.Create(ctx, refused, client.DryRunAll); err == nil || !strings.Contains(err.Error(), tc.messages[0]) {
+					return fmt.Errorf("a pod of ours is not refused: %v", err)
+				}
+				return nil
+			})
+			createBackend(t, suite, newBackend(tc.backend, func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.NetworkPolicy = v1alpha1.NetworkPolicyRestricted }))
+			backend := waitCondition(t, suite, tc.backend, tc.condition.Type, tc.condition.Status, tc.condition.Reason)
+			for _, want := range tc.messages {
+				if got := condition(backend, tc.condition.Type).Message; !strings.Contains(got, want) {
+					t.Errorf("message %q, want %q in it", got, want)
+				}
+			}
+			changeBackend(t, suite, tc.backend, func(spec *v1alpha1.MetricsBackendSpec) { tc.meet(&spec.Serving) })
+			waitReady(t, suite, tc.backend)
+		})
+	}
+}
 
 // TestPoliciesChangeWhatIsApplied: where policies change each object that the operator writes, each change of the spec is
 // one rollout, and nothing is written afterwards, whatever happens to statuses.
