@@ -31,9 +31,7 @@ var deployment = []replacement{
 			"        - -v={{ $.Values.logLevel }}\n" +
 			"        {{- with $.Values.extraArgs }}\n        {{- toYaml . | nindent 8 }}\n        {{- end }}\n"},
 	{"          value: metrics-backend/serving:dev\n",
-		"          value: {{ include \"metrics-backend-operator.image\" (list $ $.Values.serving.image) }}\n"},
-	{"        # Nine tenths of the memory limit.\n        - name: GOMEMLIMIT\n          value: 230MiB\n",
-		"        {{- with $.Values.goMemLimit }}\n        # Nine tenths of the memory limit.\n        - name: GOMEMLIMIT\n          value: {{ . }}\n        {{- end }}\n" +
+		"          value: {{ include \"metrics-backend-operator.image\" (list $ $.Values.serving.image) }}\n" +
 			"        {{- with $.Values.env }}\n        {{- toYaml . | nindent 8 }}\n        {{- end }}\n"},
 	{"        resources:\n          requests:\n            cpu: 10m\n            memory: 64Mi\n          limits:\n            memory: 256Mi\n",
 		"        resources:\n          {{- toYaml $.Values.resources | nindent 10 }}\n"},

@@ -24,7 +24,6 @@ imagePullSecrets: [{name: registry}]
 replicas: 2
 namespaces: [monitoring, metrics-backend-system]
 resources: {limits: {memory: 1Gi}}
-goMemLimit: 920MiB
 nodeSelector: {node-role.kubernetes.io/control-plane: ""}
 tolerations: [{key: node-role.kubernetes.io/control-plane, effect: NoSchedule}]
 affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [a]}]}]}}}
@@ -140,8 +139,6 @@ func TestValues(t *testing.T) {
 		"image":                        {everything, deployment, container + "image", `"registry.example.com/operator:v1.2.3"`},
 		"pull policy":                  {everything, deployment, container + "imagePullPolicy", `"Always"`},
 		"serving image, a digest":      {everything, deployment, container + "env.1.value", `"registry.example.com/serving@sha256:` + digest + `"`},
-		"memory limit of Go":           {everything, deployment, container + "env.2.value", `"920MiB"`},
-		"no memory limit of Go":        {`goMemLimit: ""`, deployment, container + "env.2", ""},
 		"pull secrets":                 {everything, deployment, pod + "imagePullSecrets", `[{"name":"registry"}]`},
 		"replicas":                     {everything, deployment, "spec.replicas", "2"},
 		"resources":                    {"resources: {requests: null, limits: {memory: 1Gi}}", deployment, container + "resources", `{"limits":{"memory":"1Gi"}}`},
@@ -191,7 +188,7 @@ func TestValues(t *testing.T) {
 		"topology":                     {everything, deployment, pod + "topologySpreadConstraints.0.maxSkew", "1"},
 		"annotations of the account":   {everything, "ServiceAccount " + namespace + "/metrics-backend-operator", "metadata.annotations", `{"example.com/role":"operator"}`},
 		"the platform's user":          {everything, deployment, pod + "securityContext", `{"runAsNonRoot":true,"seccompProfile":{"type":"RuntimeDefault"}}`},
-		"environment":                  {everything, deployment, container + "env.3", `{"name":"HTTPS_PROXY","value":"http://proxy:3128"}`},
+		"environment":                  {everything, deployment, container + "env.2", `{"name":"HTTPS_PROXY","value":"http://proxy:3128"}`},
 		"volumes":                      {everything, deployment, pod + "volumes.1.secret", `{"secretName":"operator-metrics"}`},
 		"mounted":                      {everything, deployment, container + "volumeMounts.1", `{"mountPath":"/certificate","name":"certificate","readOnly":true}`},
 		"budget of two":                {everything, "PodDisruptionBudget " + namespace + "/metrics-backend-operator", "spec.minAvailable", "1"},
