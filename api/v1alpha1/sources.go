@@ -225,22 +225,6 @@ type SourceTLS struct {
 	InsecureSkipVerify bool `json:"insecureSkipVerify,omitempty"`
 }
 
-// SourceAuthentication has the credentials for a source. The Secrets are in the namespace
-// of the serving component, and are watched.
-//
-// +kubebuilder:validation:XValidation:rule="has(self.bearerToken) != has(self.basic)",message="authentication needs bearerToken or basic, and not both"
-type SourceAuthentication struct {
-	// Key of a Secret with a bearer token. Either bearerToken or basic is required.
-	// Default: none.
-	// +optional
-	BearerToken *SecretKeyReference `json:"bearerToken,omitempty"`
-
-	// Secret of type kubernetes.io/basic-auth with the keys username and password. Either
-	// bearerToken or basic is required. Default: none.
-	// +optional
-	Basic *SecretReference `json:"basic,omitempty"`
-}
-
 // SourceHeader is a header of each request. Its value is given here or in a Secret.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.value) || !(self.name.lowerAscii() in ['apikey', 'api-key', 'authorization', 'cookie', 'proxy-authorization', 'x-api-key', 'x-auth-token'])",message="everyone who can read MetricsBackends would see this header's credentials: put the value into a Secret and name it in valueFrom"
@@ -307,10 +291,4 @@ type SourceTenancy struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	// +kubebuilder:validation:items:Pattern=`^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$`
 	UnconfinedNamespaces []string `json:"unconfinedNamespaces,omitempty"`
-}
-
-// Secrets returns the names of the Secrets that the source uses, sorted, without
-// duplicates.
-func (s *SourceSpec) Secrets() []string {
-	return SourceSecrets([]SourceSpec{*s})
 }

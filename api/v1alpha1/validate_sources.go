@@ -157,13 +157,18 @@ func (p *PrometheusSource) MaxResponseBytes() (int64, error) {
 
 // validateURL returns errors without the URL, which may contain a password.
 func validateURL(path *field.Path, text string) field.ErrorList {
-	const what = "must be http:// or https://, a host, and optionally a port and the path before /api/v1, without user, query and fragment: " +
-		"credentials belong into authentication, a tenant into headers"
-	u, err := url.Parse(text)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || strings.ContainsAny(text, "?#") {
-		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, what)}
+	if isURL(text, "http", "https") {
+		return nil
 	}
-	return nil
+	return field.ErrorList{field.Invalid(path, field.OmitValueType{}, "must be http:// or https://, a host, and optionally a port and the path before /api/v1, without user, query and fragment: "+
+		"credentials belong into authentication, a tenant into headers")}
+}
+
+// isURL reports whether a text is a URL with one of the schemes and a host, and without user,
+// query and fragment.
+func isURL(text string, schemes ...string) bool {
+	u, err := url.Parse(text)
+	return err == nil && slices.Contains(schemes, u.Scheme) && u.Host != "" && u.User == nil && !strings.ContainsAny(text, "?#")
 }
 
 func validateSourceTLS(path *field.Path, tls *SourceTLS) field.ErrorList {
@@ -185,13 +190,20 @@ func validateSourceTLS(path *field.Path, tls *SourceTLS) field.ErrorList {
 
 func validateAuthentication(path *field.Path, p *PrometheusSource) field.ErrorList {
 	auth := &p.Authentication
-	if auth.BearerToken == nil && auth.Basic == nil {
+	if *auth == (SourceAuthentication{}) {
 		return nil
 	}
 	errs := validateSecretKey(path.Child("bearerToken"), auth.BearerToken)
 	errs = append(errs, validateSecret(path.Child("basic"), auth.Basic)...)
-	if auth.BearerToken != nil && auth.Basic != nil {
-		errs = append(errs, field.Forbidden(path, "needs bearerToken or basic, and not both"))
+	unset := []bool{auth.BearerToken == nil, auth.Basic == nil, auth.ServiceAccountToken == nil, auth.OAuth2 == nil}
+	if len(slices.DeleteFunc(unset, func(is bool) bool { return is })) != 1 {
+		errs = append(errs, field.Forbidden(path, "needs exactly one of bearerToken, basic, serviceAccountToken and oauth2"))
+	}
+	if o := auth.OAuth2; o != nil {
+		if !isURL(o.TokenURL, "https") {
+			errs = append(errs, field.Invalid(path.Child("oauth2", "tokenURL"), field.OmitValueType{}, "must be https:// and a host, without user, query and fragment"))
+		}
+		errs = append(errs, validateSecret(path.Child("oauth2", "client"), &o.Client)...)
 	}
 	if slices.ContainsFunc(p.Headers, func(h SourceHeader) bool { return http.CanonicalHeaderKey(h.Name) == "Authorization" }) {
 		errs = append(errs, field.Forbidden(path, "excludes a header named Authorization: remove one of them"))
@@ -266,50 +278,6 @@ func validateKey(path *field.Path, key, kind string) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(path, key, "must be a key of a "+kind+": letters, digits, '-', '_' and '.'")}
-}
-
-// SourceSecrets returns the names of the Secrets that sources use, sorted, without
-// duplicates.
-func SourceSecrets(sources []SourceSpec) []string {
-	var names []string
-	add := func(reference *SecretReference) {
-		if reference != nil && reference.Name != "" {
-			names = append(names, reference.Name)
-		}
-	}
-	addKey := func(reference *SecretKeyReference) {
-		if reference != nil {
-			add(&reference.SecretReference)
-		}
-	}
-	for i := range sources {
-		p := sources[i].Prometheus
-		if p == nil {
-			continue
-		}
-		addKey(p.TLS.CA)
-		add(p.TLS.ClientCertificate)
-		addKey(p.Authentication.BearerToken)
-		add(p.Authentication.Basic)
-		for j := range p.Headers {
-			addKey(p.Headers[j].ValueFrom)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-// SourceConfigMaps returns the names of the ConfigMaps that sources use, sorted, without
-// duplicates.
-func SourceConfigMaps(sources []SourceSpec) []string {
-	var names []string
-	for i := range sources {
-		if p := sources[i].Prometheus; p != nil && p.TLS.CAConfigMap != nil && p.TLS.CAConfigMap.Name != "" {
-			names = append(names, p.TLS.CAConfigMap.Name)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // Duration returns the interval, or fallback if it is empty. The error says which values

@@ -100,6 +100,18 @@ func TestValidateSources(t *testing.T) {
 		"two ways to authenticate": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
 			p.Authentication = SourceAuthentication{BearerToken: secretKeyNamed("t", "t"), Basic: &SecretReference{Name: "t"}}
 		}, want: []string{"sources[0].prometheus.authentication"}},
+		"a token of the ServiceAccount": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
+			p.Authentication.ServiceAccountToken = &SourceServiceAccountToken{}
+		}},
+		"a client of an authorization server": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
+			p.Authentication.OAuth2 = &SourceOAuth2{TokenURL: "https://login.example/token", Client: SecretReference{Name: "client"}}
+		}},
+		"a client without protection": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
+			p.Authentication.OAuth2 = &SourceOAuth2{TokenURL: "http://login.example/token", Client: SecretReference{Name: "A"}}
+		}, want: []string{"sources[0].prometheus.authentication.oauth2.tokenURL", "sources[0].prometheus.authentication.oauth2.client.name"}},
+		"two kinds of tokens": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
+			p.Authentication = SourceAuthentication{ServiceAccountToken: &SourceServiceAccountToken{}, BearerToken: secretKeyNamed("t", "t")}
+		}, want: []string{"sources[0].prometheus.authentication"}},
 		"a header besides": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
 			p.Authentication.Basic, p.Headers = &SecretReference{Name: "t"}, []SourceHeader{{Name: "authorization", ValueFrom: secretKeyNamed("t", "t")}}
 		}, want: []string{"sources[0].prometheus.authentication"}},
@@ -197,7 +209,7 @@ func TestSourceSecrets(t *testing.T) {
 	if diff := cmp.Diff([]string{"a", "basic", "client", "z"}, SourceSecrets(sources)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := sources[0].Secrets(); len(got) > 0 {
+	if got := SourceSecrets(sources[:1]); len(got) > 0 {
 		t.Errorf("Secrets %v of a source without any", got)
 	}
 }

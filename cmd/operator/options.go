@@ -59,8 +59,6 @@ type options struct {
 }
 
 func newOptions() *options {
-	logging := logsapi.NewLoggingConfiguration()
-	logging.Format = logsapi.JSONLogFormat
 	return &options{
 		kubeAPIQPS:    50,
 		kubeAPIBurst:  100,
@@ -69,7 +67,7 @@ func newOptions() *options {
 		metricsSecure: true,
 		healthAddr:    ":8081",
 		leaderElect:   true,
-		logging:       logging,
+		logging:       logsapi.NewLoggingConfiguration(),
 		namespace:     os.Getenv(namespaceEnv),
 	}
 }

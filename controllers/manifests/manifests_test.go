@@ -64,8 +64,13 @@ func withSources(s Serving) Serving {
 			Headers:        []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", ValueFrom: secret("mimir", "tenant")}, {Name: "X-Team", Value: "a"}},
 		}},
 		{Name: "thanos", Prometheus: &v1alpha1.PrometheusSource{
-			URL: "https://thanos.monitoring.svc:9090",
-			TLS: v1alpha1.SourceTLS{CAConfigMap: &v1alpha1.ConfigMapKeyReference{Name: "trust-bundle", Key: "ca-bundle.pem"}},
+			URL:            "https://thanos.monitoring.svc:9090",
+			TLS:            v1alpha1.SourceTLS{CAConfigMap: &v1alpha1.ConfigMapKeyReference{Name: "trust-bundle", Key: "ca-bundle.pem"}},
+			Authentication: v1alpha1.SourceAuthentication{ServiceAccountToken: &v1alpha1.SourceServiceAccountToken{}},
+		}},
+		{Name: "amp", Prometheus: &v1alpha1.PrometheusSource{
+			URL:            "https://amp.example.com",
+			Authentication: v1alpha1.SourceAuthentication{OAuth2: &v1alpha1.SourceOAuth2{TokenURL: "https://login.example.com:8443/token", Client: v1alpha1.SecretReference{Name: "client"}}},
 		}},
 		{Name: "none"},
 	}
@@ -193,6 +198,25 @@ func TestBuildersArePure(t *testing.T) {
 	}
 }
 
+// The account of sources exists only while one uses its tokens.
+func TestTokenServiceAccounts(t *testing.T) {
+	for name, tc := range map[string]struct {
+		serving Serving
+		want    []string
+	}{
+		"no source":                 {serving(), []string{"ns/metrics-serving-b-scrape"}},
+		"a source wants its tokens": {withSources(serving()), []string{"ns/metrics-serving-b-scrape", "ns/metrics-serving-b-source"}},
+	} {
+		var got []string
+		for _, account := range TokenServiceAccounts(tc.serving) {
+			got = append(got, *account.GetNamespace()+"/"+*account.GetName())
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func TestPodDisruptionBudget(t *testing.T) {
 	if budget := PodDisruptionBudget(serving(func(spec *v1alpha1.ServingSpec) { spec.Replicas = ptr.To[int32](1) })); budget != nil {
 		t.Error("a single replica has a budget, so that its node cannot be drained")
@@ -251,7 +275,7 @@ func TestNetworkPolicy(t *testing.T) {
 	s.Sources = append(s.Sources, s.Sources[0], v1alpha1.SourceSpec{Name: "plain", Prometheus: &v1alpha1.PrometheusSource{URL: "http://thanos"}},
 		v1alpha1.SourceSpec{Name: "wrong", Prometheus: &v1alpha1.PrometheusSource{URL: "http://a:b:c"}})
 	policy = typed[networkingv1.NetworkPolicy](t, NetworkPolicy(s))
-	if diff := cmp.Diff(append(want, "TCP/80", "TCP/443", "TCP/9090"), show(policy.Spec.Egress[0].Ports)); diff != "" {
+	if diff := cmp.Diff(append(want, "TCP/80", "TCP/443", "TCP/8443", "TCP/9090"), show(policy.Spec.Egress[0].Ports)); diff != "" {
 		t.Errorf("egress with sources (-want +got):\n%s", diff)
 	}
 }
@@ -305,8 +329,8 @@ func TestRules(t *testing.T) {
 		{"namespaced", "discovery.k8s.io", "endpointslices", "", "", "get,list,watch"},
 		{"namespaced", "", "serviceaccounts/token", "", "metrics-serving-b-scrape", "create"},
 		{"namespaced, with sources", "discovery.k8s.io", "endpointslices", "", "", "get,list,watch"},
-		{"namespaced, with sources", "", "serviceaccounts/token", "", "metrics-serving-b-scrape", "create"},
-		{"namespaced, with sources", "", "secrets", "", "mimir,mimir-ca,mimir-client", "list,watch"},
+		{"namespaced, with sources", "", "serviceaccounts/token", "", "metrics-serving-b-scrape,metrics-serving-b-source", "create"},
+		{"namespaced, with sources", "", "secrets", "", "client,mimir,mimir-ca,mimir-client", "list,watch"},
 		{"namespaced, with sources", "", "configmaps", "", "trust-bundle", "list,watch"},
 		{"prober", "", "", "/apis,/apis/*,/sources,/consumers,/declared", "", "get"},
 		{"prober", "metrics.k8s.io", "nodes,pods", "", "", "list"},

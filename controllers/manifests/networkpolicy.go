@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -64,14 +65,16 @@ func (s Serving) apiServerPorts() []int32 {
 	return slices.Compact(ports)
 }
 
-// sourcePorts returns the sorted ports of the sources' URLs, without duplicates. Sources
+// sourcePorts returns the sorted ports of the URLs of sources and their authorization servers, without duplicates. Sources
 // behind a Service with another target port need a policy of the user's own.
 func (s Serving) sourcePorts() []int32 {
 	var ports []int32
 	for i := range s.Sources {
 		if p := s.Sources[i].Prometheus; p != nil {
-			if port, ok := portOfURL(p.URL); ok {
-				ports = append(ports, port)
+			for _, u := range []string{p.URL, ptr.Deref(p.Authentication.OAuth2, v1alpha1.SourceOAuth2{}).TokenURL} {
+				if port, ok := portOfURL(u); ok {
+					ports = append(ports, port)
+				}
 			}
 		}
 	}

@@ -24,11 +24,14 @@ func ProberServiceAccount(s Serving) *corev1ac.ServiceAccountApplyConfiguration 
 	return serviceAccount(s, s.ProberName())
 }
 
-// ScrapeServiceAccount returns the account whose token serving pods send to kubelets, so that
-// a compromised kubelet gets nothing but the rights of ScrapeClusterRole. Serving pods request
-// its tokens (Role).
-func ScrapeServiceAccount(s Serving) *corev1ac.ServiceAccountApplyConfiguration {
-	return serviceAccount(s, s.ScrapeName())
+// TokenServiceAccounts returns the accounts whose tokens serving pods request (Role), so that who
+// gets one has none of the permissions of serving: kubelets one with ScrapeClusterRole, sources that
+// want a token one with what an administrator grants.
+func TokenServiceAccounts(s Serving) (accounts []Object) {
+	for _, name := range s.tokenAccounts() {
+		accounts = append(accounts, serviceAccount(s, name))
+	}
+	return accounts
 }
 
 // GuestServiceAccount returns the account whose token the operator sends to implementations
@@ -166,11 +169,11 @@ func account(name, namespace string) *rbacv1ac.SubjectApplyConfiguration {
 
 // Role returns the rights of serving pods in their namespace: to list ready peers, which
 // the first readiness check asks for the versions that they serve, to request tokens for
-// kubelets, and to watch the Secrets and ConfigMaps that sources refer to, each by name.
+// kubelets and sources, and to watch the Secrets and ConfigMaps that sources refer to, each by name.
 func Role(s Serving) *rbacv1ac.RoleApplyConfiguration {
 	rules := []*rbacv1ac.PolicyRuleApplyConfiguration{
 		rule([]string{"discovery.k8s.io"}, []string{"endpointslices"}, readVerbs),
-		rule([]string{""}, []string{"serviceaccounts/token"}, []string{"create"}).WithResourceNames(s.ScrapeName()),
+		rule([]string{""}, []string{"serviceaccounts/token"}, []string{"create"}).WithResourceNames(s.tokenAccounts()...),
 	}
 	if names := v1alpha1.SourceSecrets(s.Sources); len(names) > 0 {
 		rules = append(rules, rule([]string{""}, []string{"secrets"}, []string{"list", "watch"}).WithResourceNames(names...))

@@ -72,6 +72,14 @@ func (s Serving) ProberName() string { return s.Name() + "-prober" }
 // and of its RBAC.
 func (s Serving) ScrapeName() string { return s.Name() + "-scrape" }
 
+// tokenAccounts returns the names of the ServiceAccounts whose tokens serving pods request.
+func (s Serving) tokenAccounts() []string {
+	if len(v1alpha1.SourceAudiences(s.Sources)) == 0 {
+		return []string{s.ScrapeName()}
+	}
+	return []string{s.ScrapeName(), s.Name() + v1alpha1.SourceAccountSuffix}
+}
+
 // GuestName returns the name of the ServiceAccount that probes spec.existing.
 func (s Serving) GuestName() string { return s.Name() + "-guest" }
 
@@ -148,9 +156,9 @@ func All(s Serving) []Object {
 	objects := []Object{
 		ServiceAccount(s),
 		ProberServiceAccount(s),
-		ScrapeServiceAccount(s),
 		ScrapeClusterRole(s),
 	}
+	objects = append(objects, TokenServiceAccounts(s)...)
 	if binding := ScrapeClusterRoleBinding(s); binding != nil {
 		objects = append(objects, binding)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
@@ -42,7 +43,15 @@ func TestImportLeavesOut(t *testing.T) {
 		},
 		"a token": {
 			manifests(adapter("a", "rules", "--prometheus-url=http://p:9090", "--prometheus-token-file=/x")),
-			"--prometheus-token-file: put the token into a Secret", "--prometheus-token-file: put the token into a Secret",
+			"--prometheus-token-file: tokens of the ServiceAccount metrics-serving-NAME-source", "--prometheus-token-file: tokens of the ServiceAccount",
+		},
+		"the cluster's account": {
+			manifests(adapter("a", "rules", "--prometheus-url=http://p:9090", "--prometheus-auth-incluster=true")),
+			"--prometheus-auth-incluster: tokens of the ServiceAccount", "--prometheus-auth-incluster: tokens of the ServiceAccount",
+		},
+		"a kubeconfig": {
+			manifests(adapter("a", "rules", "--prometheus-url=http://p:9090", "--prometheus-auth-config=/x")),
+			"--prometheus-auth-config: put the file's content into a Secret", "--prometheus-auth-config: put",
 		},
 		"a default of the chart": {"prometheus: {url: http://p}\nrules: {custom: []}", "rules.default: the rules that the chart adds", "rules.default: "},
 	} {
@@ -70,6 +79,29 @@ func TestImportLeavesOut(t *testing.T) {
 				if !strings.HasPrefix(line, "warning: ") {
 					t.Errorf("no warning: %s", line)
 				}
+			}
+		})
+	}
+}
+
+// TestAuthenticationByFlags: the flags for tokens of the adapter's account become serviceAccountToken.
+func TestAuthenticationByFlags(t *testing.T) {
+	account := map[string]struct{}{"serviceAccountToken": {}}
+	for name, tc := range map[string]struct {
+		flag string
+		want map[string]struct{}
+	}{
+		"file":             {"--prometheus-token-file=/var/run/secrets/kubernetes.io/serviceaccount/token", account},
+		"account":          {"--prometheus-auth-incluster", account},
+		"account, set":     {"--prometheus-auth-incluster=true", account},
+		"account, not set": {"--prometheus-auth-incluster=false", nil},
+		"kubeconfig":       {"--prometheus-auth-config=/etc/kubeconfig", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s source
+			s.readArguments([]string{tc.flag})
+			if diff := cmp.Diff(tc.want, s.Authentication); diff != "" {
+				t.Errorf("authentication (-want +got):\n%s", diff)
 			}
 		})
 	}

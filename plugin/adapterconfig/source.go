@@ -21,7 +21,9 @@ type source struct {
 	URL            string        `yaml:"url"`
 	SeriesInterval time.Duration `yaml:"seriesInterval,omitempty"`
 	SeriesMaxAge   time.Duration `yaml:"seriesMaxAge,omitempty"`
-	Headers        []header      `yaml:"headers,omitempty"`
+	// Authentication is empty, or has serviceAccountToken.
+	Authentication map[string]struct{} `yaml:"authentication,omitempty"`
+	Headers        []header            `yaml:"headers,omitempty"`
 	// ambiguous names Deployments with different URLs, to begin an error.
 	ambiguous string
 	// leftOut is about flags that are not imported.
@@ -61,7 +63,7 @@ func (s *source) readDeployments(adapters []deployment) {
 func (s *source) readArguments(args []string) {
 	for i, arg := range args {
 		name, value, assigned := strings.Cut(arg, "=")
-		if !strings.HasPrefix(name, "-") {
+		if !strings.HasPrefix(name, "-") || value == "false" {
 			continue
 		}
 		name = strings.TrimLeft(name, "-")
@@ -77,12 +79,11 @@ func (s *source) readArguments(args []string) {
 			s.SeriesMaxAge = s.duration(name, value, 5*time.Second, 24*time.Hour)
 		case "prometheus-header":
 			s.readHeader(value)
-		case "prometheus-ca-file", "prometheus-client-tls-cert-file", "prometheus-client-tls-key-file":
-			s.leaveOut("--" + name + ": put the file's content into a Secret and name it in spec.sources[0].prometheus.tls")
-		case "prometheus-token-file":
-			s.leaveOut("--" + name + ": put the token into a Secret and name it in spec.sources[0].prometheus.authentication.bearerToken")
-		case "prometheus-auth-incluster", "prometheus-auth-config":
-			s.leaveOut("--" + name + ": name a Secret with the credentials in spec.sources[0].prometheus.authentication")
+		case "prometheus-ca-file", "prometheus-client-tls-cert-file", "prometheus-client-tls-key-file", "prometheus-auth-config":
+			s.leaveOut("--" + name + ": put the file's content into a Secret and name it in spec.sources[0].prometheus.tls or authentication; for the cluster's CA set caConfigMap: {name: kube-root-ca.crt, key: ca.crt}")
+		case "prometheus-token-file", "prometheus-auth-incluster":
+			s.Authentication = map[string]struct{}{"serviceAccountToken": {}}
+			s.leaveOut("--" + name + ": tokens of the ServiceAccount metrics-serving-NAME-source are sent, where NAME is that of the MetricsBackend; grant it what prometheus-adapter's account has, or name a Secret with a token in spec.sources[0].prometheus.authentication.bearerToken instead")
 		}
 	}
 }

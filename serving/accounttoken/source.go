@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -63,21 +62,19 @@ type Source struct {
 	err error
 }
 
-// New returns a Source of the account's tokens, which Run requests with the credentials of
-// config. random returns numbers in [0, 1).
-func New(config *rest.Config, account types.NamespacedName, c clock.Clock, random func() float64) (*Source, error) {
-	client, err := corev1client.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make a client of ServiceAccounts: %w", err)
+// New returns a Source of the account's tokens for an audience, which Run requests with client.
+// Without an audience they are for kube-apiserver. random returns numbers in [0, 1).
+func New(client corev1client.ServiceAccountsGetter, account types.NamespacedName, audience string, c clock.Clock, random func() float64) *Source {
+	spec := authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(lifetime.Seconds()))}
+	if audience != "" {
+		spec.Audiences = []string{audience}
 	}
 	request := func(ctx context.Context) (*authenticationv1.TokenRequest, error) {
 		// client-go logs responses from verbosity 8 on.
 		ctx = klog.NewContext(ctx, logr.Discard())
-		return client.ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{
-			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(lifetime.Seconds()))},
-		}, metav1.CreateOptions{})
+		return client.ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{Spec: spec}, metav1.CreateOptions{})
 	}
-	return newSource(request, account, c, random), nil
+	return newSource(request, account, c, random)
 }
 
 func newSource(request func(context.Context) (*authenticationv1.TokenRequest, error), account types.NamespacedName, c clock.Clock, random func() float64) *Source {
@@ -154,7 +151,7 @@ func (s *Source) renew(ctx context.Context) (time.Duration, error) {
 		defer close(s.tried)
 	}
 	if err != nil {
-		s.err = fmt.Errorf("cannot get a token of ServiceAccount %s for kubelets, and they are sent no other: %s%w", s.account, advice(err), err)
+		s.err = fmt.Errorf("cannot get a token of ServiceAccount %s, and no other is sent: %s%w", s.account, advice(err), err)
 		if first || before == nil || before.Error() != s.err.Error() {
 			logger.Error(s.err, "Cannot request a token; trying again", "lastToken", s.token != nil)
 		}

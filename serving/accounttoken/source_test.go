@@ -104,12 +104,12 @@ func TestRequests(t *testing.T) {
 		"failures are retried more and more slowly": {
 			issuer: &issuer{failing: always(down)}, random: 1, until: 95 * time.Second,
 			want:  seconds(0, 1, 3, 7, 15, 31, 61, 91),
-			token: "cannot get a token of ServiceAccount ns/scrape for kubelets, and they are sent no other: connection refused",
+			token: "cannot get a token of ServiceAccount ns/scrape, and no other is sent: connection refused",
 		},
 		"half of that at random": {
 			issuer: &issuer{failing: always(down)}, until: 4 * time.Second,
 			want:  []time.Duration{0, 500 * time.Millisecond, 1500 * time.Millisecond, 3500 * time.Millisecond},
-			token: "cannot get a token of ServiceAccount ns/scrape for kubelets, and they are sent no other: connection refused",
+			token: "cannot get a token of ServiceAccount ns/scrape, and no other is sent: connection refused",
 		},
 		"the last token stays, expired or not": {
 			issuer: &issuer{granted: 10 * time.Minute, failing: func(n int) error {

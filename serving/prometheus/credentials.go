@@ -12,10 +12,13 @@ import (
 	"io"
 	"net/http"
 	"net/textproto"
+	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/net/http/httpguts"
+	"golang.org/x/oauth2"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -32,6 +35,10 @@ type Secrets func(name string) (map[string][]byte, error)
 // ConfigMaps returns the data of a ConfigMap, like Secrets.
 type ConfigMaps func(name string) (map[string][]byte, error)
 
+// Tokens returns a token of the ServiceAccount for sources, like Secrets. An error means that there
+// is none yet.
+type Tokens func(audience string) (*oauth2.Token, error)
+
 // ErrNotFound is returned by Secrets and ConfigMaps if an object does not exist.
 var ErrNotFound = errors.New("there is no such object")
 
@@ -45,16 +52,17 @@ type header struct{ name, value string }
 type credentials struct {
 	ca, certificate, key []byte
 	token                string
-	username, password   string
-	headers              []header
+	// username and password are for the source or, with OAuth2, for the authorization server.
+	username, password string
+	headers            []header
 	// redactor is nil if there is nothing to redact.
-	redactor *strings.Replacer
+	redactor atomic.Pointer[strings.Replacer]
 	// longest is the length of the longest redacted text.
-	longest int
+	longest atomic.Int64
 }
 
 // resolve returns the credentials of a source. Errors name object and key, never a value.
-func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets, configMaps ConfigMaps) (*credentials, error) {
+func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets, configMaps ConfigMaps, tokens Tokens) (*credentials, error) {
 	r := resolver{secrets: secrets}
 	c := &credentials{}
 	if ref := spec.TLS.CA; ref != nil {
@@ -74,6 +82,17 @@ func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets, configMaps Config
 		c.username = string(r.value(ref.Name, corev1.BasicAuthUsernameKey, "authentication.basic"))
 		c.password = string(r.value(ref.Name, corev1.BasicAuthPasswordKey, "authentication.basic"))
 	}
+	if ref := spec.Authentication.ServiceAccountToken; ref != nil {
+		if token, err := tokens(ref.Audience); err != nil {
+			r.fail("there is no token for authentication.serviceAccountToken: %w: %w", errPending, err)
+		} else {
+			c.token = token.AccessToken
+		}
+	}
+	if ref := spec.Authentication.OAuth2; ref != nil {
+		c.username = r.text(r.value(ref.Client.Name, "client-id", "authentication.oauth2.client"), ref.Client.Name, "client-id")
+		c.password = r.text(r.value(ref.Client.Name, "client-secret", "authentication.oauth2.client"), ref.Client.Name, "client-secret")
+	}
 	for i := range spec.Headers {
 		h := &spec.Headers[i]
 		value := h.Value
@@ -82,7 +101,7 @@ func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets, configMaps Config
 		}
 		c.headers = append(c.headers, header{name: textproto.CanonicalMIMEHeaderKey(h.Name), value: value})
 	}
-	c.initRedactor()
+	c.initRedactor("")
 	return c, r.err
 }
 
@@ -153,13 +172,14 @@ const (
 	minRedacted = 4
 )
 
-// initRedactor prepares redact. Messages reach users of all namespaces, who may not even read
-// the headers in the spec.
-func (c *credentials) initRedactor() {
-	texts := []string{c.token, c.username, c.password}
+// initRedactor prepares redact, also for an issued token. Messages reach users of all namespaces,
+// who may not even read the headers in the spec.
+func (c *credentials) initRedactor(issued string) {
+	texts := []string{c.token, c.username, c.password, issued}
 	if c.username != "" || c.password != "" {
-		// The value of the Authorization header.
-		texts = append(texts, base64.StdEncoding.EncodeToString([]byte(c.username+":"+c.password)))
+		// The value of the Authorization header, and the texts that OAuth 2.0 puts into it.
+		id, secret := url.QueryEscape(c.username), url.QueryEscape(c.password)
+		texts = append(texts, id, secret, base64.StdEncoding.EncodeToString([]byte(c.username+":"+c.password)), base64.StdEncoding.EncodeToString([]byte(id+":"+secret)))
 	}
 	for _, h := range c.headers {
 		// A server may repeat the credentials without the scheme, such as "Basic".
@@ -185,15 +205,16 @@ func (c *credentials) initRedactor() {
 	for _, text := range slices.Compact(texts) {
 		pairs = append(pairs, text, redacted)
 	}
-	c.redactor, c.longest = strings.NewReplacer(pairs...), len(texts[0])
+	c.longest.Store(int64(len(texts[0])))
+	c.redactor.Store(strings.NewReplacer(pairs...))
 }
 
 // redact replaces credentials in a text.
 func (c *credentials) redact(text string) string {
-	if c == nil || c.redactor == nil {
+	if c == nil || c.redactor.Load() == nil {
 		return text
 	}
-	return c.redactor.Replace(text)
+	return c.redactor.Load().Replace(text)
 }
 
 // excerptSize limits what is read of an error response, which may repeat a query of 16 KiB.
@@ -202,12 +223,13 @@ const excerptSize = 40 << 10
 // excerpt returns the beginning of the body of an error response, redacted. Read errors do not
 // matter, as there is the status.
 func (c *credentials) excerpt(r io.Reader) string {
-	limit := excerptSize + c.longest
+	longest := int(c.longest.Load())
+	limit := excerptSize + longest
 	b, _ := io.ReadAll(io.LimitReader(r, int64(limit)))
 	text := c.redact(string(b))
 	if len(b) == limit {
 		// The end may be a prefix of a credential.
-		text = text[:max(len(text)-c.longest, 0)]
+		text = text[:max(len(text)-longest, 0)]
 	}
 	return text
 }

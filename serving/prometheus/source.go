@@ -29,7 +29,9 @@ type Options struct {
 	Secrets Secrets
 	// ConfigMaps returns the CA certificates in ConfigMaps; nil if the spec references none.
 	ConfigMaps ConfigMaps
-	Clock      clock.WithTicker
+	// Tokens returns tokens of the ServiceAccount for sources; nil if the spec needs none.
+	Tokens Tokens
+	Clock  clock.WithTicker
 	// Dial opens connections; nil for the default.
 	Dial dialFunc
 }
@@ -40,6 +42,7 @@ type Source struct {
 	name       string
 	secrets    Secrets
 	configMaps ConfigMaps
+	tokens     Tokens
 	clock      clock.WithTicker
 	dial       dialFunc
 	// slots limits concurrent requests over all connections.
@@ -67,7 +70,7 @@ func New(o Options, spec v1alpha1.PrometheusSource) (*Source, error) {
 		return nil, fmt.Errorf("source %q: %w", o.Name, err)
 	}
 	s := &Source{
-		name: o.Name, secrets: o.Secrets, configMaps: o.ConfigMaps, clock: o.Clock, dial: o.Dial,
+		name: o.Name, secrets: o.Secrets, configMaps: o.ConfigMaps, tokens: o.Tokens, clock: o.Clock, dial: o.Dial,
 		slots:    semaphore.NewWeighted(maxRequests),
 		settings: cfg,
 	}
@@ -115,7 +118,7 @@ const maxPending = 30 * time.Second
 func (s *Source) current() (*connection, *query.Failure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c, err := resolve(s.settings.spec, s.secrets, s.configMaps)
+	c, err := resolve(s.settings.spec, s.secrets, s.configMaps, s.tokens)
 	before := s.connection
 	if errors.Is(err, errPending) {
 		if s.pendingSince.IsZero() {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/discovery"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/internal/bodylimit"
 	"github.com/metricsbackend/metrics-backend-operator/serving/accounttoken"
 	"github.com/metricsbackend/metrics-backend-operator/serving/canary"
@@ -61,7 +63,11 @@ func (o *Options) newComponents(client *rest.Config, c clock.WithTicker, initial
 	if p.kubeletCA, err = newKubeletCA(o.KubeletCAFile, client); err != nil {
 		return nil, err
 	}
-	if p.tokens, err = o.newScrapeTokens(client, c); err != nil {
+	typed, err := kubernetes.NewForConfig(withProtobuf(client))
+	if err != nil {
+		return nil, fmt.Errorf("make a client of Secrets and tokens: %w", err)
+	}
+	if p.tokens, err = o.newScrapeTokens(typed.CoreV1(), c); err != nil {
 		return nil, err
 	}
 	if p.kubelets, err = p.newKubeletSource(client, initial.Kubelet); err != nil {
@@ -74,7 +80,12 @@ func (o *Options) newComponents(client *rest.Config, c clock.WithTicker, initial
 	// The Secrets of sources are in the namespace of this pod or, outside a pod, of the
 	// MetricsBackend.
 	namespace := cmp.Or(o.ServiceNamespace, initial.Spec.Namespace)
-	if err := p.addPipeline(client, namespace, o.Run.MaxRequestsInFlight/2); err != nil {
+	references := config.NewReferences(typed, namespace, func(audience string) *accounttoken.Source {
+		// An account of its own: a source must not get the permissions of serving.
+		account := types.NamespacedName{Namespace: namespace, Name: o.ServiceName + v1alpha1.SourceAccountSuffix}
+		return accounttoken.New(typed.CoreV1(), account, audience, c, rand.Float64)
+	})
+	if err := p.addPipeline(client, references, o.Run.MaxRequestsInFlight/2); err != nil {
 		return nil, err
 	}
 	p.resourceMetrics = &availability{clock: c, timeout: o.RatesTimeout, hasRates: func() (bool, string) {
@@ -106,11 +117,7 @@ func (p *components) newKubeletSource(client *rest.Config, initial kubelet.Setti
 }
 
 // addPipeline adds what custom and external metrics need.
-func (p *components) addPipeline(client *rest.Config, namespace string, maxWaiting int) error {
-	typed, err := kubernetes.NewForConfig(withProtobuf(client))
-	if err != nil {
-		return fmt.Errorf("make a client of Secrets: %w", err)
-	}
+func (p *components) addPipeline(client *rest.Config, references *config.References, maxWaiting int) error {
 	resources, err := discovery.NewDiscoveryClientForConfig(bodylimit.Config(client, maxForeignBody))
 	if err != nil {
 		return fmt.Errorf("make a client of discovery: %w", err)
@@ -123,7 +130,7 @@ func (p *components) addPipeline(client *rest.Config, namespace string, maxWaiti
 	if err != nil {
 		return fmt.Errorf("make a client of metadata: %w", err)
 	}
-	p.pipeline = newMetricPipeline(resources, config.NewReferences(typed, namespace), p.store, p.kubelets, p.clock, maxWaiting)
+	p.pipeline = newMetricPipeline(resources, references, p.store, p.kubelets, p.clock, maxWaiting)
 	synced := func() bool { return p.informers.Check(context.Background()) == nil }
 	p.resolver = selectorresolver.NewResolver(p.store.Pods, synced, partial, p.clock)
 	return nil

@@ -45,7 +45,7 @@ func TestInvalidParts(t *testing.T) {
 		lines = nil
 		return all
 	}
-	p := newMetricPipeline(&noResources{}, config.NewReferences(fake.NewClientset(), "backend"),
+	p := newMetricPipeline(&noResources{}, config.NewReferences(fake.NewClientset(), "backend", nil),
 		samplestore.NewStore(clock.RealClock{}, time.Minute), fakeKubelets{}, clock.RealClock{}, 200)
 	runUntilEnd(t, func(ctx context.Context) { p.run(klog.NewContext(ctx, logger)) })
 	expect := func(counts map[string]float64, want ...string) {

@@ -46,7 +46,7 @@ func (n *noResources) ServerGroupsAndResourcesWithContext(context.Context) ([]*m
 func newTestPipeline(t *testing.T) (*metricPipeline, *noResources) {
 	t.Helper()
 	resources := &noResources{}
-	p := newMetricPipeline(resources, config.NewReferences(fake.NewClientset(), "backend"),
+	p := newMetricPipeline(resources, config.NewReferences(fake.NewClientset(), "backend", nil),
 		samplestore.NewStore(clock.RealClock{}, time.Minute), fakeKubelets{}, clock.RealClock{}, 200)
 	runUntilEnd(t, p.run)
 	return p, resources

@@ -9,7 +9,7 @@ import (
 	"math/rand/v2"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -30,7 +30,7 @@ func (o *Options) scrapeAccount() (types.NamespacedName, error) {
 // newScrapeTokens returns the tokens for kubelets, or nil for the credentials of client.
 // Those can read Secrets of sources and review tokens, so a compromised kubelet must not get
 // them: the operator always sets an account.
-func (o *Options) newScrapeTokens(client *rest.Config, c clock.Clock) (*accounttoken.Source, error) {
+func (o *Options) newScrapeTokens(client corev1client.ServiceAccountsGetter, c clock.Clock) (*accounttoken.Source, error) {
 	account, err := o.scrapeAccount()
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (o *Options) newScrapeTokens(client *rest.Config, c clock.Clock) (*accountt
 			"no other account is named", "variable", v1alpha1.ScrapeAccountVariable)
 		return nil, nil
 	}
-	return accounttoken.New(withProtobuf(client), account, c, rand.Float64)
+	return accounttoken.New(client, account, "", c, rand.Float64), nil
 }
 
 // scrape scrapes kubelets until the context ends. It begins once a token was requested: the

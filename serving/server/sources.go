@@ -31,9 +31,10 @@ const reasonInvalidSpec query.Reason = "InvalidSpec"
 // the others.
 type sourceRegistry struct {
 	clock clock.WithTicker
-	// secrets returns credentials, and configMaps CA certificates.
+	// secrets returns credentials, configMaps CA certificates, and tokens those of ServiceAccounts.
 	secrets    prometheus.Secrets
 	configMaps prometheus.ConfigMaps
+	tokens     prometheus.Tokens
 	// onSeries is called when the known series of a matcher have changed.
 	onSeries func(source, matcher string)
 
@@ -102,7 +103,7 @@ func (r *sourceRegistry) update(old *namedSource, spec v1alpha1.SourceSpec, inva
 		next.prometheus, next.matchers, next.stop = old.prometheus, old.matchers, old.stop
 		return next
 	default:
-		next.prometheus, next.invalid = prometheus.New(prometheus.Options{Name: spec.Name, Secrets: r.secrets, ConfigMaps: r.configMaps, Clock: r.clock}, *spec.Prometheus)
+		next.prometheus, next.invalid = prometheus.New(prometheus.Options{Name: spec.Name, Secrets: r.secrets, ConfigMaps: r.configMaps, Tokens: r.tokens, Clock: r.clock}, *spec.Prometheus)
 	}
 	if old != nil {
 		old.stop()

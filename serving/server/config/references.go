@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/oauth2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -20,69 +21,116 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/internal/rungroup"
+	"github.com/metricsbackend/metrics-backend-operator/serving/accounttoken"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus"
 )
 
-// References watches the Secrets and ConfigMaps that the sources name.
+// References watches the Secrets and ConfigMaps that the sources name, and requests the tokens
+// that they are sent.
 type References struct {
 	Secrets    *NamedObjects[*corev1.Secret]
 	ConfigMaps *NamedObjects[*corev1.ConfigMap]
+	tokens     *byName[*accounttoken.Source]
+	running    rungroup.Group
 }
 
-// NewReferences returns the References in a namespace, of which it watches none.
-func NewReferences(client kubernetes.Interface, namespace string) *References {
-	return &References{
-		Secrets: newNamedObjects(client, namespace, "Secret", "secrets", &corev1.Secret{},
-			func(s *corev1.Secret) map[string][]byte { return s.Data }),
-		ConfigMaps: newNamedObjects(client, namespace, "ConfigMap", "configmaps", &corev1.ConfigMap{},
-			func(c *corev1.ConfigMap) map[string][]byte {
-				data := make(map[string][]byte, len(c.Data))
-				for key, text := range c.Data {
-					data[key] = []byte(text)
-				}
-				return data
-			}),
-	}
+// NewReferences returns the References in a namespace, of which it watches none. newTokens
+// returns the tokens for an audience.
+func NewReferences(client kubernetes.Interface, namespace string, newTokens func(audience string) *accounttoken.Source) *References {
+	r := &References{}
+	r.Secrets = newNamedObjects(&r.running, client, namespace, "Secret", "secrets", &corev1.Secret{},
+		func(s *corev1.Secret) map[string][]byte { return s.Data })
+	r.ConfigMaps = newNamedObjects(&r.running, client, namespace, "ConfigMap", "configmaps", &corev1.ConfigMap{},
+		func(c *corev1.ConfigMap) map[string][]byte {
+			data := make(map[string][]byte, len(c.Data))
+			for key, text := range c.Data {
+				data[key] = []byte(text)
+			}
+			return data
+		})
+	r.tokens = newByName(&r.running, newTokens)
+	return r
 }
 
 // Watch also watches the objects that the sources name.
 func (r *References) Watch(sources []v1alpha1.SourceSpec) {
-	r.Secrets.watch(v1alpha1.SourceSecrets(sources))
-	r.ConfigMaps.watch(v1alpha1.SourceConfigMaps(sources))
+	r.Secrets.add(v1alpha1.SourceSecrets(sources))
+	r.ConfigMaps.add(v1alpha1.SourceConfigMaps(sources))
+	r.tokens.add(v1alpha1.SourceAudiences(sources))
 }
 
 // Retain stops watching all objects but those that the sources name.
 func (r *References) Retain(sources []v1alpha1.SourceSpec) {
 	r.Secrets.retain(v1alpha1.SourceSecrets(sources))
 	r.ConfigMaps.retain(v1alpha1.SourceConfigMaps(sources))
+	r.tokens.retain(v1alpha1.SourceAudiences(sources))
 }
 
-// Run runs the informers until the context ends.
-func (r *References) Run(ctx context.Context) {
-	var running sync.WaitGroup
-	running.Go(func() { r.Secrets.running.Run(ctx) })
-	running.Go(func() { r.ConfigMaps.running.Run(ctx) })
-	running.Wait()
+// Run watches and requests until the context ends.
+func (r *References) Run(ctx context.Context) { r.running.Run(ctx) }
+
+// Token implements prometheus.Tokens.
+func (r *References) Token(audience string) (*oauth2.Token, error) {
+	tokens, ok := r.tokens.get(audience)
+	if !ok {
+		return nil, errors.New("it is not requested yet")
+	}
+	return tokens.Token()
+}
+
+// byName runs one item for each of a set of names that changes.
+type byName[T interface{ Run(context.Context) }] struct {
+	create  func(name string) T
+	mu      sync.Mutex
+	items   map[string]T
+	stops   map[string]func()
+	running *rungroup.Group
+}
+
+func newByName[T interface{ Run(context.Context) }](running *rungroup.Group, create func(name string) T) *byName[T] {
+	return &byName[T]{running: running, create: create, items: map[string]T{}, stops: map[string]func(){}}
+}
+
+func (b *byName[T]) get(name string) (T, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	item, ok := b.items[name]
+	return item, ok
+}
+
+func (b *byName[T]) add(names []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, name := range names {
+		if _, ok := b.items[name]; !ok {
+			item := b.create(name)
+			b.items[name], b.stops[name] = item, b.running.Go(item.Run)
+		}
+	}
+}
+
+func (b *byName[T]) retain(names []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for name, stop := range b.stops {
+		if !slices.Contains(names, name) {
+			stop()
+			delete(b.items, name)
+			delete(b.stops, name)
+		}
+	}
 }
 
 // NamedObjects watches objects of a kind by their names. Each has an informer of its own, so
 // that this account needs to read no other object of the namespace, and changed contents
 // are used from the next request on.
 type NamedObjects[T metaObject] struct {
-	client         kubernetes.Interface
-	namespace      string
-	kind, resource string
-	example        T
-	data           func(T) map[string][]byte
-	mu             sync.Mutex
-	watched        map[string]*watchedObject[T]
-	running        rungroup.Group
+	*byName[*watchedObject[T]]
 }
 
 // watchedObject is one object.
 type watchedObject[T metaObject] struct {
 	informer *objectInformer[T]
-	stop     func()
 	data     func(T) map[string][]byte
 	// read is the state of the object; nil until it is known.
 	read atomic.Pointer[contents]
@@ -94,20 +142,24 @@ type contents struct {
 	data   map[string][]byte
 }
 
-func newNamedObjects[T metaObject](client kubernetes.Interface, namespace, kind, resource string, example T, data func(T) map[string][]byte) *NamedObjects[T] {
-	return &NamedObjects[T]{
-		client: client, namespace: namespace, kind: kind, resource: resource, example: example, data: data,
-		watched: map[string]*watchedObject[T]{},
-	}
+func newNamedObjects[T metaObject](running *rungroup.Group, client kubernetes.Interface, namespace, kind, resource string, example T, data func(T) map[string][]byte) *NamedObjects[T] {
+	return &NamedObjects[T]{newByName(running, func(name string) *watchedObject[T] {
+		source := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), resource, namespace,
+			fields.OneTermEqualSelector(metav1.ObjectNameField, name))
+		w := &watchedObject[T]{data: data}
+		w.informer = newObjectInformer(kind+" "+klog.KRef(namespace, name).String(), resource+" named "+name, source, example, w.apply)
+		return w
+	})}
 }
+
+// Run watches the object until the context ends.
+func (w *watchedObject[T]) Run(ctx context.Context) { w.informer.run(ctx) }
 
 // Get implements prometheus.Secrets and prometheus.ConfigMaps: it returns the data of an
 // object, which must not be changed.
 func (o *NamedObjects[T]) Get(name string) (map[string][]byte, error) {
-	o.mu.Lock()
-	w := o.watched[name]
-	o.mu.Unlock()
-	if w == nil {
+	w, ok := o.get(name)
+	if !ok {
 		return nil, errors.New("it is not watched yet")
 	}
 	switch read := w.read.Load(); {
@@ -130,37 +182,6 @@ func (w *watchedObject[T]) unknownReason() error {
 	default:
 		return fmt.Errorf("kube-apiserver was asked for it: %s", *reason)
 	}
-}
-
-func (o *NamedObjects[T]) watch(names []string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, name := range names {
-		if o.watched[name] == nil {
-			w := o.newWatched(name)
-			w.stop = o.running.Go(w.informer.run)
-			o.watched[name] = w
-		}
-	}
-}
-
-func (o *NamedObjects[T]) retain(names []string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for name, w := range o.watched {
-		if !slices.Contains(names, name) {
-			delete(o.watched, name)
-			w.stop()
-		}
-	}
-}
-
-func (o *NamedObjects[T]) newWatched(name string) *watchedObject[T] {
-	source := cache.NewListWatchFromClient(o.client.CoreV1().RESTClient(), o.resource, o.namespace,
-		fields.OneTermEqualSelector(metav1.ObjectNameField, name))
-	w := &watchedObject[T]{data: o.data}
-	w.informer = newObjectInformer(o.kind+" "+klog.KRef(o.namespace, name).String(), o.resource+" named "+name, source, o.example, w.apply)
-	return w
 }
 
 // apply stores the contents of the object, or that there is none.

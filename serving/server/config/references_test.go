@@ -11,15 +11,21 @@ import (
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/accounttoken"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus"
 )
 
 func TestNamedObjectThatChanges(t *testing.T) {
-	r := NewReferences(fake.NewClientset(), "backend")
+	r := NewReferences(fake.NewClientset(), "backend", nil)
 	t.Run("Secret", func(t *testing.T) {
 		objectThatChanges(t, r.Secrets, func(token string) *corev1.Secret {
 			return &corev1.Secret{Data: map[string][]byte{"token": []byte(token)}}
@@ -36,8 +42,8 @@ func TestNamedObjectThatChanges(t *testing.T) {
 // exist, and that changed data is returned at once, and none after the deletion.
 func objectThatChanges[T metaObject](t *testing.T, s *NamedObjects[T], with func(token string) T) {
 	t.Helper()
-	w := s.newWatched("a")
-	s.watched["a"] = w
+	w := s.create("a")
+	s.items["a"] = w
 	unread := func(name, why string) {
 		t.Helper()
 		if _, err := s.Get(name); err == nil || errors.Is(err, prometheus.ErrNotFound) || !strings.Contains(err.Error(), why) {
@@ -64,7 +70,7 @@ func objectThatChanges[T metaObject](t *testing.T, s *NamedObjects[T], with func
 
 // New objects are watched beside the old ones until Retain drops these.
 func TestWatchAndRetain(t *testing.T) {
-	r := NewReferences(fake.NewClientset(), "backend")
+	r := NewReferences(fake.NewClientset(), "backend", nil)
 	watched := func() map[string]bool {
 		all := map[string]bool{}
 		for _, name := range []string{"a", "b"} {
@@ -98,10 +104,67 @@ func TestWatchAndRetain(t *testing.T) {
 	}
 }
 
+// Tokens are requested for each audience once, until Retain drops it.
+func TestTokensByAudience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		var requested []string
+		client.PrependReactor("create", "serviceaccounts", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			request := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenRequest)
+			audiences := strings.Join(request.Spec.Audiences, " ")
+			requested = append(requested, audiences)
+			request.Status.Token = "token for " + audiences
+			return true, request, nil
+		})
+		r := NewReferences(client, "backend", func(audience string) *accounttoken.Source {
+			return accounttoken.New(client.CoreV1(), types.NamespacedName{Namespace: "backend", Name: "source"}, audience, clock.RealClock{}, func() float64 { return 0 })
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go r.Run(ctx)
+		tokens := func() map[string]string {
+			synctest.Wait()
+			all := map[string]string{}
+			for _, audience := range []string{"", "thanos"} {
+				if token, err := r.Token(audience); err != nil {
+					all[audience] = err.Error()
+				} else {
+					all[audience] = token.AccessToken
+				}
+			}
+			return all
+		}
+		wanting := func(audiences ...string) (sources []v1alpha1.SourceSpec) {
+			for _, audience := range audiences {
+				sources = append(sources, v1alpha1.SourceSpec{Prometheus: &v1alpha1.PrometheusSource{Authentication: v1alpha1.SourceAuthentication{
+					ServiceAccountToken: &v1alpha1.SourceServiceAccountToken{Audience: audience},
+				}}})
+			}
+			return sources
+		}
+		const unrequested = "it is not requested yet"
+		r.Watch(wanting("thanos", "thanos"))
+		if diff := cmp.Diff(map[string]string{"": unrequested, "thanos": "token for thanos"}, tokens()); diff != "" {
+			t.Errorf("with an audience (-want +got):\n%s", diff)
+		}
+		r.Watch(wanting(""))
+		if diff := cmp.Diff(map[string]string{"": "token for ", "thanos": "token for thanos"}, tokens()); diff != "" {
+			t.Errorf("before Retain (-want +got):\n%s", diff)
+		}
+		r.Retain(wanting(""))
+		if diff := cmp.Diff(map[string]string{"": "token for ", "thanos": unrequested}, tokens()); diff != "" {
+			t.Errorf("after Retain (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"thanos", ""}, requested); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // While informers stop, Get does not block.
 func TestReferencesWhileRunEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewReferences(fake.NewClientset(), "backend")
+		r := NewReferences(fake.NewClientset(), "backend", nil)
 		s := r.Secrets
 		slow := make(chan struct{})
 		s.running.Go(func(context.Context) { <-slow })
