@@ -144,8 +144,8 @@ dist-plugin: ## Archives of the kubectl plugin for each platform, and its krew m
 ##@ Cluster
 
 .PHONY: cluster-up
-cluster-up: ## A real Kubernetes 1.37 cluster on this machine (root).
-	@$(CLUSTER) up
+cluster-up: ## A real Kubernetes 1.37 cluster on this machine (root); IPV6=1 for one without IPv4.
+	@$(CLUSTER) up $(if $(IPV6),--ip-family=IPv6)
 
 .PHONY: cluster-down
 cluster-down: demo-down ## The same as demo-down.

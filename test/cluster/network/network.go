@@ -12,6 +12,7 @@ import (
 	"net"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/metricsbackend/metrics-backend-operator/test/cluster/state"
 )
@@ -83,7 +84,8 @@ func EnsureBridge(owner string, addresses Addresses) (made bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	address := &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(addresses.Node), Mask: subnet.Mask}}
+	// Without a port the kernel could not detect duplicates of an IPv6 address, which cannot be used until it has.
+	address := &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(addresses.Node), Mask: subnet.Mask}, Flags: unix.IFA_F_NODAD}
 	if err := netlink.AddrReplace(link, address); err != nil {
 		return false, fmt.Errorf("giving %s the address %s: %w", Bridge, addresses.Node, err)
 	}

@@ -66,7 +66,7 @@ func TestBinary(t *testing.T) {
 	}
 	metrics, health := freeport.Address(t), freeport.Address(t)
 	cmd := exec.Command(binary, "--kubeconfig="+kubeconfig, "--metrics-bind-address="+metrics,
-		"--health-probe-bind-address="+health, "--namespaces="+systemNamespace+","+otherNamespace)
+		"--health-probe-bind-address="+health, "--namespaces="+systemNamespace+","+otherNamespace, "--logging-format=json")
 	cmd.Env = append(suite.environment(), "POD_NAMESPACE="+systemNamespace, "SERVING_IMAGE="+imageBoth)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
