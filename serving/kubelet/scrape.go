@@ -137,7 +137,11 @@ func fetch(ctx context.Context, t *target, node *Node, cfg *settings, w *workspa
 	if err != nil {
 		return classify(cfg.Timeout, cfg.MaxBodySize, err)
 	}
-	return classifyBody(&p.stats)
+	f := classifyBody(&p.stats)
+	if f == nil {
+		t.connection.confirm(a.conn)
+	}
+	return f
 }
 
 // newest returns the time of the node's sample, or of the newest one of a container
