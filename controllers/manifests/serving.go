@@ -9,6 +9,8 @@
 package manifests
 
 import (
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -56,8 +58,12 @@ type Serving struct {
 	Sources []v1alpha1.SourceSpec
 	// Scrapes says that kubelets are scraped.
 	Scrapes bool
-	// CustomMetrics and ExternalMetrics say which of these groups the spec names.
+	// CustomMetrics and ExternalMetrics say which of these groups are served.
 	CustomMetrics, ExternalMetrics bool
+	// RoleBefore and PolicyBefore are the Role and NetworkPolicy in the cluster, whose permissions and ports stay: pods serve a section that the
+	// spec no longer has.
+	RoleBefore   rbacv1.Role
+	PolicyBefore networkingv1.NetworkPolicy
 }
 
 // Name returns the name of the objects; further objects of a kind add a suffix.

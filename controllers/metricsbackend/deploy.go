@@ -44,6 +44,14 @@ func (r *Reconciler) deploy(ctx context.Context, s *reconcileState) error {
 			return fmt.Errorf("read the ports of kube-apiservers for the NetworkPolicy: %w", err)
 		}
 	}
+	if len(s.backend.Retained()) > 0 {
+		s.requeueWithin(stalledResync) // to take them away once the group is gone
+		for _, object := range []client.Object{&s.serving.RoleBefore, &s.serving.PolicyBefore} {
+			if err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.serving.Namespace, Name: s.serving.Name()}, object); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("read what serving pods may do: %w", err)
+			}
+		}
+	}
 	objects := manifests.All(s.serving)
 	for _, object := range objects {
 		applied, err := r.applier.Apply(ctx, s.backend.Name, object)
