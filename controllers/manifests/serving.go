@@ -58,7 +58,7 @@ type Serving struct {
 	Sources []v1alpha1.SourceSpec
 	// Scrapes says that kubelets are scraped.
 	Scrapes bool
-	// CustomMetrics and ExternalMetrics say which of these groups are served.
+	// CustomMetrics and ExternalMetrics say which of these groups are served, or the spec names.
 	CustomMetrics, ExternalMetrics bool
 	// RoleBefore and PolicyBefore are the Role and NetworkPolicy in the cluster, whose permissions and ports stay: pods serve a section that the
 	// spec no longer has.

@@ -93,7 +93,6 @@ func TestKeptGroupIsServed(t *testing.T) {
 		spec.RemoveDespiteConsumers = []string{"v1beta1.custom.metrics.k8s.io", "v1beta2.custom.metrics.k8s.io"}
 	})
 	fc.reconcileUntil(r, fc.isReady)
-	fc.reconcileRounds(r, 1)
 	if diff := cmp.Diff(map[string]bool{"objects": false, "token-2": true, "prober custom": false, "port 9999": true}, fc.access()); diff != "" {
 		t.Errorf("after its removal (-want +got):\n%s", diff)
 	}

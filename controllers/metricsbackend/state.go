@@ -144,8 +144,8 @@ func (r *Reconciler) newState(cached *v1alpha1.MetricsBackend) *reconcileState {
 
 			Sources:         spec.Sources,
 			Scrapes:         backend.Serves(manifests.ResourceMetricsGroup),
-			CustomMetrics:   backend.Serves(manifests.CustomMetricsGroup),
-			ExternalMetrics: backend.Serves(manifests.ExternalMetricsGroup),
+			CustomMetrics:   spec.CustomMetrics != nil,
+			ExternalMetrics: spec.ExternalMetrics != nil,
 		},
 	}
 	if spec.ResourceMetrics != nil && spec.ResourceMetrics.Scrape.Port != nil {

@@ -35,8 +35,6 @@ type attempt struct {
 	deadline time.Time
 	// reuse: the connection is to be kept.
 	reuse bool
-	// conn is the connection that the request was sent over last.
-	conn *tlsConn
 	*workspace
 }
 
