@@ -149,16 +149,29 @@ const ExtraCAVariable = "EXTRA_CA_CERTS"
 // Serves reports whether serving pods answer requests for an API group, and may collect what that takes: if the spec has its
 // section, or while the status has an APIService of it. Its removal takes time, and until then answers must not become empty.
 func (b *MetricsBackend) Serves(group string) bool {
-	sections := map[string]bool{
-		"metrics.k8s.io":          b.Spec.ResourceMetrics != nil,
-		"custom.metrics.k8s.io":   b.Spec.CustomMetrics != nil,
-		"external.metrics.k8s.io": b.Spec.ExternalMetrics != nil,
-	}
-	return sections[group] || slices.ContainsFunc(b.Status.APIServices, func(a APIServiceStatus) bool {
-		_, of, _ := strings.Cut(a.Name, ".")
-		return of == group
-	})
+	return b.Spec.sections()[group] || slices.Contains(b.Retained(), group)
 }
+
+// Retained returns the API groups that serving pods answer requests for although the spec lacks their section, once
+// for each APIService.
+func (b *MetricsBackend) Retained() []string {
+	var groups []string
+	for _, service := range b.Status.APIServices {
+		_, group, _ := strings.Cut(service.Name, ".")
+		if has, known := b.Spec.sections()[group]; known && !has {
+			groups = append(groups, group)
+		}
+	}
+	return groups
+}
+
+// sections reports of each API group whether the spec has its section.
+func (s *MetricsBackendSpec) sections() map[string]bool {
+	return map[string]bool{"metrics.k8s.io": s.ResourceMetrics != nil, "custom.metrics.k8s.io": s.CustomMetrics != nil, "external.metrics.k8s.io": s.ExternalMetrics != nil}
+}
+
+// RenewOwnCertificate is how a kubelet gets a new certificate that it signs itself: it makes one only if there is none.
+const RenewOwnCertificate = "one that the kubelet signed itself: delete kubelet.crt and kubelet.key in its --cert-dir and restart it; or serverTLSBootstrap: true"
 
 // KubeletReport summarizes the last scrape of each selected node.
 // +kubebuilder:object:generate=false
@@ -173,6 +186,8 @@ type KubeletReport struct {
 	// nodes with a pinned certificate.
 	Verified int `json:"verified,omitempty"`
 	Pinned   int `json:"pinned,omitempty"`
+	// Expiring is the number of nodes whose pinned certificate expires within 30 days, and is refused then.
+	Expiring int `json:"expiring,omitempty"`
 	// NewestSample is the time of the newest node sample, or zero if there is none.
 	NewestSample metav1.Time `json:"newestSample,omitzero"`
 	// Failures groups the nodes whose last scrape failed, largest group first.
@@ -213,10 +228,6 @@ const (
 	// ScrapeNoAddress means: the node has no address of the wanted types, or its
 	// annotation is no valid path.
 	ScrapeNoAddress ScrapeReason = "NoAddress"
-	// ScrapeNoIPv4 and ScrapeNoIPv6 mean: serving pods have no network of this family, of which
-	// all addresses of the node are that could be used.
-	ScrapeNoIPv4 ScrapeReason = "NoIPv4"
-	ScrapeNoIPv6 ScrapeReason = "NoIPv6"
 	// ScrapeConnectionFailed means: the connection failed or broke.
 	ScrapeConnectionFailed ScrapeReason = "ConnectionFailed"
 	// ScrapeTimeout means: no complete response within scrape.timeout.

@@ -66,7 +66,8 @@ type ResourceMetricsSpec struct {
 	Scrape ScrapeSpec `json:"scrape,omitzero"`
 
 	// How serving certificates of kubelets are verified. Default: against the cluster's
-	// CA.
+	// CA, and while no kubelet has one that it signed, those that kubelets made
+	// themselves are pinned (mode VerifyOrPin).
 	// +optional
 	// +kubebuilder:default={}
 	KubeletTLS KubeletTLSSpec `json:"kubeletTLS,omitzero"`

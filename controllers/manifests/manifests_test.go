@@ -112,7 +112,7 @@ func TestServiceAccountAnnotations(t *testing.T) {
 	if diff := cmp.Diff(role, ServiceAccount(s).Annotations); diff != "" {
 		t.Errorf("of the pods' account (-want +got):\n%s", diff)
 	}
-	for _, other := range []Object{ProberServiceAccount(s), ScrapeServiceAccount(s), GuestServiceAccount(s)} {
+	for _, other := range append(TokenServiceAccounts(s), ProberServiceAccount(s), GuestServiceAccount(s)) {
 		if meta := typed[metav1.PartialObjectMetadata](t, metadataOf(t, other)); len(meta.Annotations) > 0 {
 			t.Errorf("%s has annotations %v, which are for the pods alone", meta.Name, meta.Annotations)
 		}
@@ -200,10 +200,13 @@ func TestBuildersArePure(t *testing.T) {
 
 // The account of sources exists only while one uses its tokens.
 func TestTokenServiceAccounts(t *testing.T) {
+	after := serving()
+	after.RoleBefore = *typed[rbacv1.Role](t, Role(withSources(serving())))
 	for name, tc := range map[string]struct {
 		serving Serving
 		want    []string
 	}{
+		"served as before":          {after, []string{"ns/metrics-serving-b-scrape", "ns/metrics-serving-b-source"}},
 		"no source":                 {serving(), []string{"ns/metrics-serving-b-scrape"}},
 		"a source wants its tokens": {withSources(serving()), []string{"ns/metrics-serving-b-scrape", "ns/metrics-serving-b-source"}},
 	} {
@@ -278,6 +281,15 @@ func TestNetworkPolicy(t *testing.T) {
 	if diff := cmp.Diff(append(want, "TCP/80", "TCP/443", "TCP/8443", "TCP/9090"), show(policy.Spec.Egress[0].Ports)); diff != "" {
 		t.Errorf("egress with sources (-want +got):\n%s", diff)
 	}
+	// Ports of before stay, once each.
+	for range 2 {
+		s.PolicyBefore, s.Sources, s.KubeletPort = *policy, nil, 10250
+		policy = typed[networkingv1.NetworkPolicy](t, NetworkPolicy(s))
+		after := append(slices.Clone(want[:10]), "TCP/10250", "TCP/10255", "TCP/80", "TCP/9090")
+		if diff := cmp.Diff(after, show(policy.Spec.Egress[0].Ports)); diff != "" {
+			t.Errorf("egress with that of before (-want +got):\n%s", diff)
+		}
+	}
 }
 
 func TestAPIService(t *testing.T) {
@@ -315,10 +327,12 @@ func TestAPIService(t *testing.T) {
 // Only what each identity needs, and no wildcard but that of discovery.
 func TestRules(t *testing.T) {
 	type grant struct{ Role, Group, Resource, URL, Names, Verbs string }
+	after := serving()
+	after.RoleBefore = *typed[rbacv1.Role](t, Role(withSources(serving())))
 	var got []grant
 	for name, role := range map[string]any{
 		"serving": ClusterRole(serving()), "scrape": ScrapeClusterRole(serving()), "prober": ProberClusterRole(serving()), "reader": ReaderClusterRole(serving()), "namespaced": Role(serving()),
-		"namespaced, with sources": Role(withSources(serving())),
+		"namespaced, with sources": Role(withSources(serving())), "namespaced, as before": Role(after),
 	} {
 		for _, rule := range typed[rbacv1.ClusterRole](t, role).Rules {
 			got = append(got, grant{name, strings.Join(rule.APIGroups, ","), strings.Join(rule.Resources, ","), strings.Join(rule.NonResourceURLs, ","), strings.Join(rule.ResourceNames, ","), strings.Join(rule.Verbs, ",")})
@@ -332,6 +346,10 @@ func TestRules(t *testing.T) {
 		{"namespaced, with sources", "", "serviceaccounts/token", "", "metrics-serving-b-scrape,metrics-serving-b-source", "create"},
 		{"namespaced, with sources", "", "secrets", "", "client,mimir,mimir-ca,mimir-client", "list,watch"},
 		{"namespaced, with sources", "", "configmaps", "", "trust-bundle", "list,watch"},
+		{"namespaced, as before", "discovery.k8s.io", "endpointslices", "", "", "get,list,watch"},
+		{"namespaced, as before", "", "serviceaccounts/token", "", "metrics-serving-b-scrape,metrics-serving-b-source", "create"},
+		{"namespaced, as before", "", "secrets", "", "client,mimir,mimir-ca,mimir-client", "list,watch"},
+		{"namespaced, as before", "", "configmaps", "", "trust-bundle", "list,watch"},
 		{"prober", "", "", "/apis,/apis/*,/sources,/consumers,/declared", "", "get"},
 		{"prober", "metrics.k8s.io", "nodes,pods", "", "", "list"},
 		{"reader", "metrics.k8s.io", "pods,nodes", "", "", "get,list,watch"},

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
@@ -47,6 +48,11 @@ func NetworkPolicy(s Serving) *networkingv1ac.NetworkPolicyApplyConfiguration {
 	for _, port := range s.sourcePorts() {
 		egress = append(egress, policyPort(corev1.ProtocolTCP, intstr.FromInt32(port)))
 	}
+	for _, rule := range s.PolicyBefore.Spec.Egress {
+		for _, p := range rule.Ports {
+			egress = add(egress, policyPort(ptr.Deref(p.Protocol, corev1.ProtocolTCP), ptr.Deref(p.Port, intstr.FromString(PortName))))
+		}
+	}
 	return networkingv1ac.NetworkPolicy(s.Name(), s.Namespace).
 		WithLabels(s.Labels()).
 		WithSpec(networkingv1ac.NetworkPolicySpec().
@@ -55,6 +61,14 @@ func NetworkPolicy(s Serving) *networkingv1ac.NetworkPolicyApplyConfiguration {
 			WithIngress(networkingv1ac.NetworkPolicyIngressRule().WithPorts(
 				policyPort(corev1.ProtocolTCP, intstr.FromString(PortName)))).
 			WithEgress(networkingv1ac.NetworkPolicyEgressRule().WithPorts(egress...)))
+}
+
+// add appends what all do not have.
+func add[T any](all []*T, one *T) []*T {
+	if slices.ContainsFunc(all, func(known *T) bool { return equality.Semantic.DeepEqual(known, one) }) {
+		return all
+	}
+	return append(all, one)
 }
 
 // apiServerPorts returns the sorted ports of kube-apiserver: its Service's, the usual ones,

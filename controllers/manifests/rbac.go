@@ -181,6 +181,9 @@ func Role(s Serving) *rbacv1ac.RoleApplyConfiguration {
 	if names := v1alpha1.SourceConfigMaps(s.Sources); len(names) > 0 {
 		rules = append(rules, rule([]string{""}, []string{"configmaps"}, []string{"list", "watch"}).WithResourceNames(names...))
 	}
+	for _, r := range s.RoleBefore.Rules {
+		rules = add(rules, rule(r.APIGroups, r.Resources, r.Verbs).WithResourceNames(r.ResourceNames...))
+	}
 	return rbacv1ac.Role(s.Name(), s.Namespace).WithLabels(s.Labels()).WithRules(rules...)
 }
 

@@ -10,7 +10,10 @@ package manifests
 
 import (
 	"maps"
+	"slices"
 
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -58,8 +61,12 @@ type Serving struct {
 	Sources []v1alpha1.SourceSpec
 	// Scrapes says that kubelets are scraped.
 	Scrapes bool
-	// CustomMetrics and ExternalMetrics say which of these groups the spec names.
+	// CustomMetrics and ExternalMetrics say which of these groups are served, or the spec names.
 	CustomMetrics, ExternalMetrics bool
+	// RoleBefore and PolicyBefore are the Role and NetworkPolicy in the cluster, whose permissions, accounts and ports
+	// stay: pods serve a section that the spec no longer has.
+	RoleBefore   rbacv1.Role
+	PolicyBefore networkingv1.NetworkPolicy
 }
 
 // Name returns the name of the objects; further objects of a kind add a suffix.
@@ -74,10 +81,12 @@ func (s Serving) ScrapeName() string { return s.Name() + "-scrape" }
 
 // tokenAccounts returns the names of the ServiceAccounts whose tokens serving pods request.
 func (s Serving) tokenAccounts() []string {
-	if len(v1alpha1.SourceAudiences(s.Sources)) == 0 {
-		return []string{s.ScrapeName()}
+	source := s.Name() + v1alpha1.SourceAccountSuffix
+	before := func(r rbacv1.PolicyRule) bool { return slices.Contains(r.ResourceNames, source) }
+	if len(v1alpha1.SourceAudiences(s.Sources)) > 0 || slices.ContainsFunc(s.RoleBefore.Rules, before) {
+		return []string{s.ScrapeName(), source}
 	}
-	return []string{s.ScrapeName(), s.Name() + v1alpha1.SourceAccountSuffix}
+	return []string{s.ScrapeName()}
 }
 
 // GuestName returns the name of the ServiceAccount that probes spec.existing.

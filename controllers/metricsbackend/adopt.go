@@ -33,8 +33,12 @@ import (
 func (r *Reconciler) adoptAPIService(ctx context.Context, s *reconcileState, v *lifecycle.Version, d lifecycle.Decision) error {
 	live, from := v.Live, lifecycle.DescribeTarget(v.Live)
 	record, adopted := live.Annotations[v1alpha1.AnnotationPreviousOwner], v.IsForeign()
+	owner, err := lifecycle.ReadPreviousOwner(live)
 	if adopted || record == "" && v.ReplacesOther() {
-		body, err := json.Marshal(lifecycle.RecordOwner(live, s.serving.SharedLabels()))
+		owner, err = new(lifecycle.RecordOwner(live, s.serving.SharedLabels())), nil
+	}
+	if err == nil {
+		body, err := json.Marshal(owner)
 		if err != nil {
 			return fmt.Errorf("record the owner of APIService %s: %w", live.Name, err)
 		}

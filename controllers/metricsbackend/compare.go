@@ -53,11 +53,11 @@ func (r *Reconciler) compare(ctx context.Context, s *reconcileState, v *lifecycl
 		result, err := r.differences(ctx, s, v)
 		if last = (compared{Result: result, at: s.now, generation: s.backend.Generation}); err != nil {
 			klog.FromContext(ctx).Info("Cannot compare an APIService of someone else with our pods", "apiService", v.Name(), "err", err)
-			last.why = stableErrorMessage(err)
+			last.why = text.Line(stableErrorMessage(err), maxNote)
 		}
 		for _, lines := range [][]string{last.Lost, last.Changed} {
 			for i := range lines {
-				lines[i] = text.Truncate(lines[i], maxNote)
+				lines[i] = text.Line(lines[i], maxNote)
 			}
 		}
 		s.history.comparisons[v.Name()] = last
@@ -81,15 +81,15 @@ func (r *Reconciler) differences(ctx context.Context, s *reconcileState, v *life
 	if v.GV.Group == manifests.ResourceMetricsGroup {
 		return comparison.Objects(ctx, v.GV, r.Aggregator.Get, ours)
 	}
-	metrics, err := r.metricsOfAutoscalers(ctx, v, func(*autoscalingv2.HorizontalPodAutoscaler) bool { return true })
+	metrics, err := r.metricsOfAutoscalers(ctx, v, func(a *autoscalingv2.HorizontalPodAutoscaler) []autoscalingv2.MetricSpec { return a.Spec.Metrics })
 	if err != nil {
 		return comparison.Result{}, err
 	}
 	return comparison.Values(ctx, metrics, r.Aggregator.Get, ours)
 }
 
-// metricsOfAutoscalers returns the metrics that those autoscalers of the cluster read from a version.
-func (r *Reconciler) metricsOfAutoscalers(ctx context.Context, v *lifecycle.Version, those func(*autoscalingv2.HorizontalPodAutoscaler) bool) ([]comparison.Metric, error) {
+// metricsOfAutoscalers returns those metrics of the cluster's autoscalers that are of a version.
+func (r *Reconciler) metricsOfAutoscalers(ctx context.Context, v *lifecycle.Version, those func(*autoscalingv2.HorizontalPodAutoscaler) []autoscalingv2.MetricSpec) ([]comparison.Metric, error) {
 	var all []autoscalingv2.HorizontalPodAutoscaler
 	for next, more := "", true; more; more = next != "" {
 		var page autoscalingv2.HorizontalPodAutoscalerList
@@ -97,10 +97,9 @@ func (r *Reconciler) metricsOfAutoscalers(ctx context.Context, v *lifecycle.Vers
 			return nil, fmt.Errorf("list HorizontalPodAutoscalers: %w", err)
 		}
 		for i := range page.Items {
-			if those(&page.Items[i]) {
-				all = append(all, page.Items[i])
-			}
+			page.Items[i].Spec.Metrics = those(&page.Items[i])
 		}
+		all = append(all, page.Items...)
 		next = page.Continue
 	}
 	return comparison.MetricsOf(v.GV, all, r.Client.RESTMapper())

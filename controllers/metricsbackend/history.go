@@ -72,6 +72,10 @@ const (
 	previousOwnerFailing
 	// guestTokenFailing: there is no token to ask the previous owner of an APIService with.
 	guestTokenFailing
+	// previousLacking: the previous owner of an APIService did not serve all that autoscalers read, in the generation in detail.
+	previousLacking
+	// autoscalerFailing: an autoscaler, name/detail, gets no values.
+	autoscalerFailing
 	// adoptionFailing and adoptionSucceeding: requests through kube-apiserver to an
 	// APIService that was adopted and is not verified yet.
 	adoptionFailing
@@ -102,6 +106,10 @@ const (
 	// failuresToReport is the number of failed passes in a row before the conditions
 	// report the error. Most errors are gone at the next try.
 	failuresToReport = 3
+	// previousRecheck is after how long a previous owner that lacks what autoscalers read is asked again.
+	previousRecheck = 2 * time.Minute
+	// valuesMissing is for how long an autoscaler must have got no value of a metric to do without it.
+	valuesMissing = 10 * time.Minute
 	// servingGrace is for pods and endpoints that do not answer, or whose requests fail.
 	servingGrace = 20 * time.Second
 	// requestGrace is for requests through kube-apiserver: one fails with each restart

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -100,10 +101,13 @@ func (r *Reconciler) previousOwnerProblem(ctx context.Context, s *reconcileState
 
 // servedByPrevious reports whether the recorded owner of an APIService of ours serves the version, and each metric of it
 // that an autoscaler reads.
-func (r *Reconciler) servedByPrevious(ctx context.Context, s *reconcileState, v *lifecycle.Version) bool {
-	if !v.IsRecorded() {
+func (r *Reconciler) servedByPrevious(ctx context.Context, s *reconcileState, v *lifecycle.Version) (served bool) {
+	key := stateKey{previousLacking, v.Name(), fmt.Sprint(s.backend.Generation)}
+	if last := s.history.streaks.Get(key); !v.IsRecorded() || last.Count > 0 && last.Elapsed < previousRecheck {
 		return false
 	}
+	s.history.streaks.Reset(key)
+	defer func() { s.history.streaks.Set(key, !served) }()
 	previous, err := lifecycle.ReadPreviousOwner(v.Live)
 	if err != nil {
 		return false
@@ -114,7 +118,7 @@ func (r *Reconciler) servedByPrevious(ctx context.Context, s *reconcileState, v 
 	if v.GV.Group == manifests.ResourceMetricsGroup {
 		return true
 	}
-	metrics, err := r.metricsOfAutoscalers(ctx, v, isActive)
+	metrics, err := r.metricsOfAutoscalers(ctx, v, s.metricsWithValues)
 	if err == nil && len(metrics) > 0 {
 		var discovery metav1.APIResourceList
 		if discovery, err = r.discoveryOf(ctx, s, previous.Target(), v.GV); err == nil {
@@ -127,11 +131,21 @@ func (r *Reconciler) servedByPrevious(ctx context.Context, s *reconcileState, v 
 	return err == nil && len(metrics) == 0
 }
 
-// isActive reports whether an autoscaler has its metrics: one that gets none now has nothing to lose.
-func isActive(autoscaler *autoscalingv2.HorizontalPodAutoscaler) bool {
-	return !slices.ContainsFunc(autoscaler.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
-		return c.Type == autoscalingv2.ScalingActive && c.Status == corev1.ConditionFalse
+// metricsWithValues returns the metrics of an autoscaler but those of which it has got no value for valuesMissing: it cannot
+// lose them. While its workload has no replicas, or has just got some, it has no values of any.
+func (s *reconcileState) metricsWithValues(a *autoscalingv2.HorizontalPodAutoscaler) []autoscalingv2.MetricSpec {
+	fails := slices.ContainsFunc(a.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
+		return c.Type == autoscalingv2.ScalingActive && c.Status == corev1.ConditionFalse && strings.HasPrefix(c.Reason, "FailedGet") && s.now.Sub(c.LastTransitionTime.Time) >= valuesMissing
 	})
+	repeated := s.history.streaks.Set(stateKey{autoscalerFailing, a.Namespace, a.Name}, fails).Elapsed >= previousRecheck
+	var with []autoscalingv2.MetricSpec
+	for i, metric := range a.Spec.Metrics {
+		// The HPA controller keeps the order, and leaves empty what it could not read.
+		if !repeated || i >= len(a.Status.CurrentMetrics) || a.Status.CurrentMetrics[i].Type != "" {
+			with = append(with, metric)
+		}
+	}
+	return with
 }
 
 // disown removes the operator's labels and annotations from an APIService that another

@@ -6,6 +6,7 @@ package metricsbackend
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,6 +93,29 @@ func TestRestorePrevious(t *testing.T) {
 			}
 			wantEvent(t, r, "VersionHandedBack", "handed APIService v1beta1.metrics.k8s.io back to Service kube-system/metrics-server")
 		})
+	}
+}
+
+// A chart that makes a new authority at each upgrade writes it together with its Service. The operator corrects both, trusts the
+// new one beside ours, and hands the APIService back with it.
+func TestNewAuthorityIsRecorded(t *testing.T) {
+	t.Parallel()
+	fc := prepared(t, "adopted", adoptedCluster)
+	r := fc.live()
+	fieldManagers()["server-side apply"](fc)
+	upgraded := fc.apiService(v1beta1)
+	upgraded.Spec.CABundle = []byte("THEIR NEW CA")
+	fc.update(upgraded, client.FieldOwner("gitops-controller"))
+	fc.reconcileUntil(r, func() bool { return fc.pointsToNow(v1beta1) == ourService && fc.isReady() })
+	if got := string(fc.apiService(v1beta1).Spec.CABundle); !strings.HasPrefix(got, "THEIR NEW CA\n# metricsbackend.io/backend=") {
+		t.Errorf("caBundle %q", got)
+	}
+	fc.delete(fc.backend())
+	fc.reconcileUntil(r, fc.isGone)
+	want := stockAPIService().Spec
+	want.CABundle = []byte("THEIR NEW CA")
+	if diff := cmp.Diff(want, fc.apiService(v1beta1).Spec); diff != "" {
+		t.Errorf("(-theirs +restored):\n%s", diff)
 	}
 }
 

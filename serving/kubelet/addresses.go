@@ -6,17 +6,14 @@ package kubelet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
 // maxHosts bounds the addresses that are tried: a node's status, which its kubelet writes,
@@ -46,14 +43,12 @@ func (t *target) send(ctx context.Context, hosts []string, e endpoint, a *attemp
 		copy(hosts[1:], hosts[:i])
 		hosts[0] = t.host
 	}
-	var failed unreachableError
+	var failed error
 	for i, host := range hosts {
 		at := e.at(host)
-		o.url, a.host, a.connectBy = at.String(), host, time.Time{}
-		if left := len(hosts) - i; left > 1 {
-			// As net.Dialer does for the addresses of a name.
-			a.connectBy = time.Now().Add(time.Until(a.deadline) / time.Duration(left))
-		}
+		o.url, a.host = at.String(), host
+		// As net.Dialer does for the addresses of a name: one that drops packets leaves time for the others.
+		a.connectBy = time.Now().Add(time.Until(a.deadline) / time.Duration(len(hosts)-i))
 		request := (&http.Request{
 			Method: http.MethodGet,
 			URL:    at,
@@ -67,18 +62,17 @@ func (t *target) send(ctx context.Context, hosts []string, e endpoint, a *attemp
 			t.host = host
 			return response, err
 		}
-		failed = append(failed, hostError{host, dial.error})
+		cause := dial.error
+		if op, ok := errors.AsType[*net.OpError](cause); ok {
+			cause = op.Err // without the address
+		}
+		cause = fmt.Errorf("%s %s: %w", ipFamily(host), host, cause)
+		if i > 0 {
+			cause = fmt.Errorf("%w; %w", failed, cause)
+		}
+		failed = cause
 	}
 	return nil, &connectError{failed}
-}
-
-// connectContext returns the context for connecting in an attempt: where other addresses
-// remain, one that drops packets must leave time for them.
-func connectContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	if a, ok := ctx.Value(attemptKey{}).(*attempt); ok && !a.connectBy.IsZero() {
-		return context.WithDeadline(ctx, a.connectBy)
-	}
-	return ctx, func() {}
 }
 
 // dialError is the error of an address that cannot be connected to.
@@ -86,61 +80,13 @@ type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }
 
-// unreachableError has the errors of all addresses that were tried.
-type unreachableError []hostError
-
-type hostError struct {
-	host string
-	err  error
-}
-
-// Error names each address with its family.
-func (e unreachableError) Error() string {
-	var parts []string
-	for _, tried := range e {
-		err := tried.err
-		if op, ok := errors.AsType[*net.OpError](err); ok {
-			err = op.Err // without the address
-		}
-		parts = append(parts, strings.TrimSpace(ipFamily(tried.host)+" address ")+" "+tried.host+": "+err.Error())
-	}
-	return strings.Join(parts, "; ")
-}
-
-func (e unreachableError) Unwrap() []error {
-	var all []error
-	for _, tried := range e {
-		all = append(all, tried.err)
-	}
-	return all
-}
-
-// missingFamily returns the family of all addresses if this pod has no network of it, the
-// reason of that failure, and else "".
-func (e unreachableError) missingFamily() (string, v1alpha1.ScrapeReason) {
-	for _, tried := range e {
-		unreachable := errors.Is(tried.err, syscall.ENETUNREACH) || errors.Is(tried.err, syscall.EADDRNOTAVAIL) || errors.Is(tried.err, syscall.EAFNOSUPPORT)
-		if !unreachable || ipFamily(tried.host) != ipFamily(e[0].host) {
-			return "", ""
-		}
-	}
-	switch name := ipFamily(e[0].host); name {
-	case "IPv4":
-		return name, v1alpha1.ScrapeNoIPv4
-	case "IPv6":
-		return name, v1alpha1.ScrapeNoIPv6
-	}
-	return "", ""
-}
-
-// ipFamily returns the family of an IP address, and "" for a name.
+// ipFamily names an address by its family, unless it is a name.
 func ipFamily(host string) string {
-	ip, err := netip.ParseAddr(host)
-	switch {
+	switch ip, err := netip.ParseAddr(host); {
 	case err != nil:
-		return ""
+		return "address"
 	case ip.Unmap().Is4():
-		return "IPv4"
+		return "IPv4 address"
 	}
-	return "IPv6"
+	return "IPv6 address"
 }

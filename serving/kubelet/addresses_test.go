@@ -67,13 +67,13 @@ func TestAddressesInTurn(t *testing.T) {
 		},
 		"IPv6 only, and no IPv6": {
 			node: dualStackNode("2001:db8::1"), errnos: map[string]syscall.Errno{v6: syscall.ENETUNREACH},
-			reason: v1alpha1.ScrapeNoIPv6, url: "https://[2001:db8::1]:10250/metrics/resource", first: v6, another: v6,
-			says: "this pod has no IPv6 network",
+			reason: v1alpha1.ScrapeConnectionFailed, url: "https://[2001:db8::1]:10250/metrics/resource", first: v6, another: v6,
+			says: "IPv6 address 2001:db8::1: connect: network is unreachable",
 		},
 		"IPv4 only, and no IPv4": {
 			node: dualStackNode("192.0.2.1", "192.0.2.2"), errnos: map[string]syscall.Errno{v4: syscall.EADDRNOTAVAIL, other: syscall.ENETUNREACH},
-			reason: v1alpha1.ScrapeNoIPv4, url: "https://192.0.2.2:10250/metrics/resource", first: v4 + " " + other, another: v4 + " " + other,
-			says: "this pod has no IPv4 network",
+			reason: v1alpha1.ScrapeConnectionFailed, url: "https://192.0.2.2:10250/metrics/resource", first: v4 + " " + other, another: v4 + " " + other,
+			says: "IPv4 address 192.0.2.1: connect: cannot assign requested address; IPv4 address 192.0.2.2: connect: network is unreachable",
 		},
 		"refused": {
 			node: dualStackNode("192.0.2.1"), errnos: map[string]syscall.Errno{v4: syscall.ECONNREFUSED},

@@ -25,6 +25,9 @@ import (
 // closes those that are idle for 90 s.
 const maxIdle = 90 * time.Second
 
+// expiresSoon is how long before its end a pinned certificate is reported.
+const expiresSoon = 30 * 24 * time.Hour
+
 // connection keeps the connection to one node's kubelet between scrapes, and the
 // pinned certificate. A connection is only used for the node, the address and the
 // settings for which it was verified.
@@ -32,9 +35,10 @@ type connection struct {
 	mu sync.Mutex
 	// idle is the open connection that no scrape uses, or nil.
 	idle *tlsConn
-	// pin is that of the first connection under the settings tls that no CA verified;
-	// verified reports that a CA verified the newest one.
+	// pin is that of the first connection under the settings tls that no CA verified, and expires the end
+	// of that certificate; verified reports that a CA verified one over which samples came.
 	pin      *[sha256.Size]byte
+	expires  time.Time
 	verified bool
 	tls      *kubeletTLS
 }
@@ -101,20 +105,20 @@ func (c *connection) closeIdle() {
 	}
 }
 
-// dial connects to the node's kubelet and verifies it until a deadline. Its errors are a
+// dial connects to the kubelet of an attempt and verifies it until the deadline. Its errors are a
 // connectError.
-func (c *connection) dial(ctx context.Context, s *kubeletTLS, node *Node, host, address string, buffer []byte, deadline time.Time) (*tlsConn, error) {
-	ctx, cancel := context.WithDeadline(ctx, deadline)
+func (c *connection) dial(ctx context.Context, a *attempt, address string) (*tlsConn, error) {
+	ctx, cancel := context.WithDeadline(ctx, a.deadline)
 	defer cancel()
-	connectCtx, connected := connectContext(ctx)
-	raw, err := s.dial(connectCtx, "tcp", address)
+	connectCtx, connected := context.WithDeadline(ctx, a.connectBy)
+	raw, err := a.settings.dial(connectCtx, "tcp", address)
 	connected()
 	if err != nil {
 		return nil, &connectError{&dialError{err}}
 	}
-	record := &recordConn{Conn: raw, buffer: buffer}
-	conn := &tlsConn{record: record, settings: s, address: address}
-	conn.Conn = tls.Client(record, c.tlsConfig(conn, node, host))
+	record := &recordConn{Conn: raw, buffer: a.input[:]}
+	conn := &tlsConn{record: record, settings: a.settings, address: address}
+	conn.Conn = tls.Client(record, c.tlsConfig(conn, a.node, a.host))
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
 		return nil, &connectError{err}
@@ -122,7 +126,7 @@ func (c *connection) dial(ctx context.Context, s *kubeletTLS, node *Node, host, 
 	// Only now the peer has proved to have the key. A node has one scrape at
 	// a time, so there is a single first connection.
 	c.accept(conn)
-	if err := conn.SetDeadline(deadline); err != nil {
+	if err := conn.SetDeadline(a.deadline); err != nil {
 		_ = conn.Close()
 		return nil, &connectError{err}
 	}
@@ -185,13 +189,14 @@ func (n *Node) signedItself(certificates []*x509.Certificate) bool {
 	leaf, ca := certificates[0], certificates[1]
 	roots := x509.NewCertPool()
 	roots.AddCert(ca)
-	isFor := func(name string) bool {
-		return strings.HasPrefix(leaf.Subject.CommonName, name+"@") && strings.HasPrefix(ca.Subject.CommonName, name+"-ca@") &&
-			ca.CheckSignatureFrom(ca) == nil && verify(certificates, roots, name) == nil
+	names := []string{n.Name}
+	// The node's name is another one if a cloud provider gives it. One address: the kubelet writes them, and checks cost time.
+	if i := slices.IndexFunc(n.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeHostName && validAddress(a) }); i >= 0 {
+		names = append(names, strings.ToLower(n.Addresses[i].Address))
 	}
-	return isFor(n.Name) || slices.ContainsFunc(n.Addresses, func(a corev1.NodeAddress) bool {
-		// The node's name is another one if a cloud provider gives it.
-		return a.Type == corev1.NodeHostName && validAddress(a) && isFor(strings.ToLower(a.Address))
+	return ca.CheckSignatureFrom(ca) == nil && slices.ContainsFunc(names, func(name string) bool {
+		return strings.HasPrefix(leaf.Subject.CommonName, name+"@") && strings.HasPrefix(ca.Subject.CommonName, name+"-ca@") &&
+			verify(certificates, roots, name) == nil
 	})
 }
 
@@ -207,27 +212,34 @@ func (c *connection) checkPin(state tls.ConnectionState) error {
 	return nil
 }
 
-// accept records how a connection was verified, and pins the first certificate.
+// accept pins the first certificate, unless a CA verified it.
 func (c *connection) accept(conn *tlsConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case conn.settings.roots == nil && !conn.pinned:
-		// Skip
-	case !conn.pinned:
-		conn.settings.verified.Store(true)
-		c.verified = c.tls == conn.settings
-	case c.pin == nil && c.tls == conn.settings:
-		c.pin = new(fingerprint(conn.ConnectionState()))
+	if conn.pinned && c.pin == nil && c.tls == conn.settings {
+		state := conn.ConnectionState()
+		c.pin, c.expires = new(fingerprint(state)), state.PeerCertificates[0].NotAfter
 	}
 }
 
-// trust reports whether a CA verified the newest connection under the settings, and whether a
-// certificate is pinned.
-func (c *connection) trust(s *kubeletTLS) (verified, pinned bool) {
+// confirm records whether a CA verified a connection over which samples came. The handshake alone proves nothing: a node's
+// status may lead to any server with a certificate of the CA, such as kube-apiserver.
+func (c *connection) confirm(conn *tlsConn) {
+	if conn.pinned || conn.settings.roots == nil {
+		return // a pin, or Skip
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.tls == s && c.verified, c.tls == s && c.pin != nil && s.pins()
+	conn.settings.verified.Store(true)
+	c.verified = c.tls == conn.settings
+}
+
+// trust reports whether a CA verified a connection under the settings, whether a certificate is pinned, and when that one
+// expires.
+func (c *connection) trust(s *kubeletTLS) (verified, pinned bool, expires time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tls == s && c.verified, c.tls == s && c.pin != nil && s.pins(), c.expires
 }
 
 func fingerprint(state tls.ConnectionState) [sha256.Size]byte {

@@ -196,6 +196,8 @@ func TestVerifyOrPin(t *testing.T) {
 	v6 := testNode("n1", "2001:db8::1")
 	hostname := testNode("i-0123", "192.0.2.1")
 	hostname.Addresses = append(hostname.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: "N1"})
+	hostnames := testNode("i-0123", "192.0.2.1")
+	hostnames.Addresses = append(hostnames.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: "n0"}, corev1.NodeAddress{Type: corev1.NodeHostName, Address: "n1"})
 	internalDNS := testNode("i-0123", "192.0.2.1")
 	internalDNS.Addresses = append(internalDNS.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalDNS, Address: "n1"})
 	named := testNode("192.0.2.1", "192.0.2.1")
@@ -232,7 +234,7 @@ func TestVerifyOrPin(t *testing.T) {
 		"for a longer name":                      {node: testNode("n", "192.0.2.1"), certificate: made, want: untrusted},
 		"another name than the authority's":      {certificate: likeOwn(t, "n1-ca@1", "n1@1", "n2", same, same), want: untrusted},
 		"expired":                                {certificate: likeOwn(t, "n1-ca@1", "n1@1", "n1", same, expired), want: untrusted, message: "expired"},
-		"expired, a kubelet's own":               {certificate: kubeletsOwn(t, "n1", time.Minute), want: untrusted, message: "expired"},
+		"expired, a kubelet's own":               {certificate: kubeletsOwn(t, "n1", time.Minute), want: untrusted, message: "delete kubelet.crt"},
 		"the authority has expired":              {certificate: likeOwn(t, "n1-ca@1", "n1@1", "n1", expired, same), want: untrusted},
 		"for clients":                            {certificate: likeOwn(t, "n1-ca@1", "n1@1", "n1", same, clientOnly), want: untrusted},
 		"of no authority":                        {certificate: likeOwn(t, "n1-ca@1", "n1@1", "n1", noCA, same), want: untrusted},
@@ -242,6 +244,7 @@ func TestVerifyOrPin(t *testing.T) {
 		"the authority is not its own root":      {certificate: signedBySub.TLS, want: untrusted},
 		"the authority is missing":               {certificate: chain(like, like.Certificate[0]), want: untrusted},
 		"of another key of that name":            {certificate: chain(like, like.Certificate[0], others.Certificate[1]), want: untrusted},
+		"for the second hostname":                {node: hostnames, certificate: made, want: untrusted},
 		"one more certificate":                   {certificate: chain(like, like.Certificate[0], like.Certificate[1], ca.ca.Certificate.Raw), want: untrusted},
 		"signed by itself":                       {certificate: ownRoot(t, "n1@1", "n1"), want: untrusted},
 	}
@@ -266,6 +269,63 @@ func TestVerifyOrPin(t *testing.T) {
 			requests, _ := kubelet.seen()
 			if sent := len(requests) > 0; sent != (tt.want.Reason == "") {
 				t.Errorf("the kubelet got %d requests, with the token", len(requests))
+			}
+		})
+	}
+}
+
+// TestVerifiedBySamples: a server that the CA has signed, and that is no kubelet, such as kube-apiserver, where a node's status
+// may lead to, ends no pins.
+func TestVerifiedBySamples(t *testing.T) {
+	ca := newAuthority(t)
+	for name, tc := range map[string]struct {
+		answer http.HandlerFunc
+		want   string
+	}{
+		"forbidden":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }, "0/1"},
+		"not found":      {http.NotFound, "0/1"},
+		"something else": {serve(`{"kind":"Status"}` + "\n"), "0/1"},
+		"other metrics":  {serve("up 1\n"), "0/1"},
+		"samples":        {serve(nodeBody), "1/0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			own, signed := newFakeKubelet(t, kubeletsOwn(t, "n1", 0), serve(nodeBody)), newFakeKubelet(t, ca.issue(nil, "192.0.2.2"), tc.answer)
+			cfg := testSettings()
+			cfg.TLS = v1alpha1.KubeletTLSVerifyOrPin
+			s := newTestSource(t, clock.RealClock{}, ca.pem, func(ctx context.Context, network, to string) (net.Conn, error) {
+				if strings.HasPrefix(to, "192.0.2.2:") {
+					return signed.dial(ctx, network, to)
+				}
+				return own.dial(ctx, network, to)
+			}, cfg)
+			s.scrapeOnce(t.Context(), testNode("n1", "192.0.2.1"))
+			s.scrapeOnce(t.Context(), testNode("n2", "192.0.2.2"))
+			report := s.Report()
+			if got := fmt.Sprintf("%d/%d", report.Verified, report.Pinned); got != tc.want {
+				t.Errorf("verified/pinned %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestExpiring: the end of a pinned certificate is reported before, where it is refused then.
+func TestExpiring(t *testing.T) {
+	for name, tc := range map[string]struct {
+		mode   v1alpha1.KubeletTLSMode
+		maxAge time.Duration
+		want   int
+	}{
+		"in 20 days":        {v1alpha1.KubeletTLSVerifyOrPin, 20 * 24 * time.Hour, 1},
+		"in 40 days":        {v1alpha1.KubeletTLSVerifyOrPin, 40 * 24 * time.Hour, 0},
+		"its dates are not": {v1alpha1.KubeletTLSPinOnFirstUse, 20 * 24 * time.Hour, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testSettings()
+			cfg.TLS = tc.mode
+			s := newTestSource(t, clock.RealClock{}, newAuthority(t).pem, newFakeKubelet(t, kubeletsOwn(t, "n1", tc.maxAge), serve(nodeBody)).dial, cfg)
+			s.scrapeOnce(t.Context(), testNode("n1", "192.0.2.1"))
+			if report := s.Report(); report.Pinned != 1 || report.Expiring != tc.want {
+				t.Errorf("%d pinned, %d of these expire, want 1 and %d", report.Pinned, report.Expiring, tc.want)
 			}
 		})
 	}

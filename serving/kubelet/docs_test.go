@@ -24,7 +24,7 @@ func TestDocumented(t *testing.T) {
 		want = append(want, reason.String())
 	}
 	for _, reason := range []v1alpha1.ScrapeReason{
-		v1alpha1.ScrapeNoAddress, v1alpha1.ScrapeNoIPv4, v1alpha1.ScrapeNoIPv6, v1alpha1.ScrapeConnectionFailed, v1alpha1.ScrapeTimeout,
+		v1alpha1.ScrapeNoAddress, v1alpha1.ScrapeConnectionFailed, v1alpha1.ScrapeTimeout,
 		v1alpha1.ScrapeCertificateUntrusted, v1alpha1.ScrapeCertificateChanged, v1alpha1.ScrapeNoToken, v1alpha1.ScrapeUnauthorized,
 		v1alpha1.ScrapeForbidden, v1alpha1.ScrapeBadStatus, v1alpha1.ScrapeBodyTooLarge, v1alpha1.ScrapeMalformedBody,
 		v1alpha1.ScrapeStaleSamples, v1alpha1.ScrapePodsWithoutMetrics,

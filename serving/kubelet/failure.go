@@ -49,11 +49,6 @@ const selfSigned = "kubelets of kubeadm and kind sign their own certificates by 
 func classify(timeout time.Duration, limit int64, err error) *failure {
 	invalid, _ := errors.AsType[x509.CertificateInvalidError](err)
 	token, noToken := errors.AsType[*tokenError](err)
-	unreachable, _ := errors.AsType[unreachableError](err)
-	missing, noFamily := "", v1alpha1.ScrapeReason("")
-	if len(unreachable) > 0 {
-		missing, noFamily = unreachable.missingFamily()
-	}
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		return failf(v1alpha1.ScrapeTimeout, "no complete answer within %s: "+
@@ -69,7 +64,7 @@ func classify(timeout time.Duration, limit int64, err error) *failure {
 			"choose a type of address that is in it with spec.resourceMetrics.scrape.addressTypes, or issue it for this one: %w", err)
 	case invalid.Reason == x509.Expired:
 		return failf(v1alpha1.ScrapeCertificateUntrusted, "the certificate has expired or is not valid yet: "+
-			"renew the kubelet's serving certificate, or check the clocks: %w", err)
+			"renew the kubelet's serving certificate ("+v1alpha1.RenewOwnCertificate+"), or check the clocks: %w", err)
 	case is[x509.UnknownAuthorityError](err):
 		return failf(v1alpha1.ScrapeCertificateUntrusted, "the certificate is not signed by the authority in use; %s: %w", selfSigned, err)
 	case is[*tls.CertificateVerificationError](err):
@@ -80,9 +75,6 @@ func classify(timeout time.Duration, limit int64, err error) *failure {
 		return failf(v1alpha1.ScrapeConnectionFailed, "what answers does not speak HTTP: check that a kubelet answers at this address: %w", err)
 	case is[tls.RecordHeaderError](err):
 		return failf(v1alpha1.ScrapeConnectionFailed, "what answers does not speak TLS: check the port: %w", err)
-	case noFamily != "":
-		return failf(noFamily, "no connection: this pod has no %[1]s network, and the node no address of another family among those to try: "+
-			"give serving pods %[1]s, or choose other addresses with spec.resourceMetrics.scrape.addressTypes: %[2]w", missing, err)
 	case is[*connectError](err):
 		return failf(v1alpha1.ScrapeConnectionFailed, "no connection: check that the kubelet runs and that its port can be reached from the serving pods: %w", err)
 	case errors.Is(err, io.ErrUnexpectedEOF):

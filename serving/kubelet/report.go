@@ -30,12 +30,15 @@ func (s *Source) Report() v1alpha1.KubeletReport {
 	due := s.clock.Now().Add(-metricsDue(s.settings.Interval))
 	failed := map[v1alpha1.ScrapeReason][]*target{}
 	for _, t := range s.targets {
-		verified, pinned := t.connection.trust(s.settings.kubeletTLS)
+		verified, pinned, expires := t.connection.trust(s.settings.kubeletTLS)
 		if verified {
 			report.Verified++
 		}
 		if pinned {
 			report.Pinned++
+		}
+		if pinned && s.settings.TLS == v1alpha1.KubeletTLSVerifyOrPin && expires.Sub(s.clock.Now()) < expiresSoon {
+			report.Expiring++
 		}
 		switch {
 		case !t.scraped:

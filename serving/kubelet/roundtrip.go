@@ -29,7 +29,7 @@ type attempt struct {
 	// host is the address in the request, without brackets, to verify the certificate, and node its node.
 	host string
 	node *Node
-	// connectBy is until when to connect; zero means the deadline.
+	// connectBy is until when to connect to the host.
 	connectBy time.Time
 	// deadline is by the clock of the kernel's timers, which is not Source.clock.
 	deadline time.Time
@@ -62,7 +62,7 @@ func (a *attempt) roundTrip(r *http.Request) (*http.Response, error) {
 			return response, err
 		}
 	}
-	conn, err := a.connection.dial(r.Context(), a.settings, a.node, a.host, r.URL.Host, a.input[:], a.deadline)
+	conn, err := a.connection.dial(r.Context(), a, r.URL.Host)
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +75,7 @@ func (a *attempt) roundTrip(r *http.Request) (*http.Response, error) {
 func (a *attempt) exchange(conn *tlsConn, r *http.Request) (response *http.Response, answered bool, err error) {
 	stop := context.AfterFunc(r.Context(), func() { _ = conn.Close() })
 	limited := &io.LimitedReader{R: conn, N: maxHeader}
+	a.conn = conn
 	defer func() {
 		if err != nil {
 			stop()

@@ -278,7 +278,9 @@ func TestRemovedNodeClosesConnection(t *testing.T) {
 
 func mustDial(t *testing.T, s *Source, target *target, kubelet *scriptedKubelet) *tlsConn {
 	t.Helper()
-	conn, err := target.connection.dial(t.Context(), s.settings.kubeletTLS, nil, "192.0.2.1", kubelet.Addr().String(), make([]byte, inputSize), time.Now().Add(time.Minute))
+	end := time.Now().Add(time.Minute)
+	a := &attempt{settings: s.settings.kubeletTLS, host: "192.0.2.1", connectBy: end, deadline: end, workspace: &workspace{}}
+	conn, err := target.connection.dial(t.Context(), a, kubelet.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,9 +30,11 @@ type workspace struct {
 	buffer [bufferSize]byte
 	// input is what was received and not yet decrypted; reader and writer are of the
 	// decrypted connection.
-	input   [inputSize]byte
-	reader  *bufio.Reader
-	writer  *bufio.Writer
+	input  [inputSize]byte
+	reader *bufio.Reader
+	writer *bufio.Writer
+	// conn is the connection that the request was sent over last.
+	conn    *tlsConn
 	pods    []*pod
 	updates []samplestore.Update
 	node    [1]samplestore.Update
@@ -48,6 +50,7 @@ func (w *workspace) release() {
 	clear(w.pods[:cap(w.pods)])
 	clear(w.updates[:cap(w.updates)])
 	clear(w.node[:])
+	w.conn = nil
 	w.reader.Reset(nil)
 	w.writer.Reset(nil)
 	workspaces.Put(w)
@@ -90,6 +93,7 @@ func (s *Source) scrape(ctx context.Context, t *target, node *Node, cfg *setting
 		return o
 	}
 	t.state.commit()
+	t.connection.confirm(w.conn)
 	nodes, pods := t.state.points(t.name, rateRulesFor(cfg.Interval), w, &p.stats)
 	o.incomplete = t.state.incomplete
 	o.failure = o.checkPods(&t.state, cfg.Interval)

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +28,8 @@ const (
 	// concurrency is how many metrics are read at the same time, and maxMetrics how many at all.
 	concurrency = 8
 	maxMetrics  = 500
+	// metricTimeout bounds the two requests for one metric: a slow one is named, and does not use up the time of the others.
+	metricTimeout = 5 * time.Second
 	// tolerance is how much two values of a metric, read one after the other, may differ by themselves.
 	tolerance = 0.1
 )
@@ -84,11 +87,13 @@ func Values(ctx context.Context, metrics []Metric, theirs, ours Get) (Result, er
 	group.SetLimit(concurrency)
 	for _, m := range metrics[:min(len(metrics), maxMetrics)] {
 		group.Go(func() error {
-			before, failure := valuesOf(ctx, m, theirs)
+			one, cancel := context.WithTimeout(ctx, metricTimeout)
+			defer cancel()
+			before, failure := valuesOf(one, m, theirs)
 			if apierrors.IsNotFound(failure) || failure != nil && strings.Contains(failure.Error(), notKEDAs) || failure == nil && len(before) == 0 {
 				return nil // there is nothing to lose
 			}
-			after, err := valuesOf(ctx, m, ours)
+			after, err := valuesOf(one, m, ours)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}

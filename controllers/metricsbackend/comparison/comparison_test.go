@@ -9,6 +9,7 @@ import (
 	"errors"
 	"net/url"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -197,6 +198,30 @@ func TestValues(t *testing.T) {
 	if got, err := Values(ctx, metricsOf(t, external), answers{queue: ten}.get, answers{}.get); err == nil {
 		t.Errorf("compared in no time: %+v", got)
 	}
+}
+
+// A metric that is not answered is named, and keeps no other from being compared.
+func TestSlowMetric(t *testing.T) {
+	t.Parallel()
+	const queue, cron = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue", "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/s0-cron?labelSelector=scaledobject.keda.sh%2Fname%3Dweb"
+	synctest.Test(t, func(t *testing.T) {
+		theirs := func(ctx context.Context, path string, query url.Values, into any) error {
+			if path == queue {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return answers{cron: `{"items":[{"value":"10"}]}`}.get(ctx, path, query, into)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*metricTimeout)
+		defer cancel()
+		got, err := Values(ctx, metricsOf(t, external), theirs, answers{}.get)
+		want := Result{Lost: []string{
+			"queue (HorizontalPodAutoscaler shop/web): no value, and the other implementation fails: context deadline exceeded", `s0-cron (HorizontalPodAutoscaler shop/web): metrics "x" not found`,
+		}}
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("error %v (-want +got):\n%s", err, diff)
+		}
+	})
 }
 
 func TestUnserved(t *testing.T) {

@@ -60,7 +60,7 @@ func (v *Version) SetLive(live *apiregistrationv1.APIService) {
 		return
 	}
 	var theirs []byte
-	if record, err := ReadPreviousOwner(live); err == nil && v.IsRecorded() {
+	if record, err := ReadPreviousOwner(live); err == nil && v.IsRecorded() && !v.IsForeign() {
 		theirs = record.CABundle
 	} else if v.ReplacesOther() {
 		theirs, _ = CutAuthority(live.Spec.CABundle, "")

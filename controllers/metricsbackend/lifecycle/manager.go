@@ -28,7 +28,7 @@ var managers = []struct {
 	remedy     string
 	reconciles bool
 }{
-	{addonManager, "leave this API to it, by a spec without resourceMetrics; or switch the managed component off where the cluster is configured and delete what is left of it", true},
+	{addonManager, "leave this API to it, by a spec without the section of its group; or switch the managed component off where the cluster is configured and delete what is left of it", true},
 	{owner("OLM's ClusterServiceVersion", labelsOf, "olm.owner.namespace", "olm.owner"), "delete its Subscription and the ClusterServiceVersion", true},
 	{owner("cert-manager for", annotationsOf, "", "cert-manager.io/inject-ca-from"), "take the annotation cert-manager.io/inject-ca-from off", true},
 	{owner("cert-manager for", annotationsOf, "", "cert-manager.io/inject-ca-from-secret"), "take the annotation cert-manager.io/inject-ca-from-secret off", true},

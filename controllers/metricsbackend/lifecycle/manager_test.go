@@ -4,6 +4,7 @@
 package lifecycle
 
 import (
+	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -72,6 +73,9 @@ func TestManagedBy(t *testing.T) {
 			}})
 			if diff := gocmp.Diff(Manager{Who: tc.who, Remedy: got.Remedy, Reconciles: tc.reconciles}, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if strings.Contains(got.Remedy, "resourceMetrics") {
+				t.Errorf("the remedy is for one group, and the APIService of any: %s", got.Remedy)
 			}
 			if (got.Who == "") != (got.Remedy == "") {
 				t.Errorf("%+v", got)

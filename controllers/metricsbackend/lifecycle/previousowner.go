@@ -45,8 +45,9 @@ func RecordOwner(service *apiregistrationv1.APIService, ours map[string]string) 
 	return before
 }
 
-// ReadPreviousOwner returns the recorded state. It validates it, since anyone may have
-// written the annotation.
+// ReadPreviousOwner returns the recorded state, with the authority that another manager has written since, together with
+// the previous Service: charts may make a new one at each upgrade. It validates the record, since anyone may have written
+// the annotation.
 func ReadPreviousOwner(service *apiregistrationv1.APIService) (*PreviousOwner, error) {
 	var before PreviousOwner
 	if err := json.Unmarshal([]byte(service.Annotations[v1alpha1.AnnotationPreviousOwner]), &before); err != nil {
@@ -71,6 +72,10 @@ func ReadPreviousOwner(service *apiregistrationv1.APIService) (*PreviousOwner, e
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("annotation %s: %w", v1alpha1.AnnotationPreviousOwner, err)
 	}
+	if _, changed := ChangedBy(service, CABundleField); changed && len(service.Spec.CABundle) > 0 && (Identity{Target: before.Target()}).PointsToTarget(service) {
+		before.CABundle, before.InsecureSkipTLSVerify = service.Spec.CABundle, service.Spec.InsecureSkipTLSVerify
+	}
+	before.CABundle, _ = CutAuthority(before.CABundle, "")
 	return &before, nil
 }
 

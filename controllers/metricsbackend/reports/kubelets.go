@@ -54,18 +54,21 @@ func (in *Input) Kubelets(reports []*v1alpha1.SourceReport) Result {
 // pinnedMessage says how many nodes have a pinned certificate, if there are any, by the pod that
 // knows of most: another has just started.
 func pinnedMessage(reports []*v1alpha1.SourceReport) string {
-	pinned := 0
+	pinned, expiring := 0, 0
 	for _, r := range reports {
-		pinned = max(pinned, r.Kubelets.Pinned)
+		pinned, expiring = max(pinned, r.Kubelets.Pinned), max(expiring, r.Kubelets.Expiring)
 	}
-	count := fmt.Sprint(pinned)
+	count, soon := fmt.Sprint(pinned), ""
 	switch {
 	case pinned == 0:
 		return ""
 	case pinned > exactNodes:
 		count = roughCount(pinned)
 	}
-	return "; nodes whose certificate no CA verifies, and that is pinned on first use: " + count
+	if expiring > 0 {
+		soon = ", and is refused on some within 30 days, since it expires: renew it there (" + v1alpha1.RenewOwnCertificate + "), then restart the serving pods"
+	}
+	return "; nodes whose certificate no CA verifies, and that is pinned on first use: " + count + soon
 }
 
 const kubeletsAnswer = "all kubelets that were asked answer"
@@ -193,12 +196,8 @@ func (in *Input) remedy(reason v1alpha1.ScrapeReason) string {
 			fmt.Sprintf("kubectl rollout restart deployment -n %s %s; otherwise someone answers in their place", in.Serving.Namespace, in.Serving.Name())
 	case v1alpha1.ScrapeNoAddress:
 		return "These nodes have no address of the types in spec.resourceMetrics.scrape.addressTypes"
-	case v1alpha1.ScrapeNoIPv4, v1alpha1.ScrapeNoIPv6:
-		missing := strings.TrimPrefix(string(reason), "No")
-		return fmt.Sprintf("Serving pods have no %[1]s network, and these nodes no other address that may be used: give the pods %[1]s, such as by spec.serving.hostNetwork, "+
-			"or choose addresses with spec.resourceMetrics.scrape.addressTypes", missing)
 	case v1alpha1.ScrapeConnectionFailed, v1alpha1.ScrapeTimeout:
-		return "Serving pods must reach kubelets at their address and port: check firewalls, NetworkPolicies and spec.resourceMetrics.scrape"
+		return "Serving pods must reach kubelets at their address and port: check firewalls, NetworkPolicies, IP families and spec.resourceMetrics.scrape"
 	case v1alpha1.ScrapeNoToken:
 		return "Serving pods cannot request a token of " + in.scrapeAccount() + ", and send kubelets no other: see their log. Role " +
 			in.Serving.Namespace + "/" + in.Serving.Name() + " must let them create serviceaccounts/token of it; the operator creates both"
@@ -226,7 +225,7 @@ func (in *Input) whyNotPinned() string {
 	case in.Stored.KubeletsVerified:
 		return ", and since other kubelets' certificates are, or were, signed, these are not pinned"
 	}
-	return ", and they are not pinned, since they are not the kubelets' own, or have expired, or are for another name"
+	return ", and they are not pinned, since they are not the kubelets' own, or are for another name, or have expired (" + v1alpha1.RenewOwnCertificate + ")"
 }
 
 func (in *Input) patchTLS(mode v1alpha1.KubeletTLSMode) string {

@@ -141,7 +141,7 @@ func TestRemedies(t *testing.T) {
 	in := input()
 	unknown := in.remedy("FromTheFuture")
 	for _, reason := range []v1alpha1.ScrapeReason{
-		v1alpha1.ScrapeNoAddress, v1alpha1.ScrapeNoIPv4, v1alpha1.ScrapeNoIPv6, v1alpha1.ScrapeConnectionFailed, v1alpha1.ScrapeTimeout, v1alpha1.ScrapeCertificateUntrusted,
+		v1alpha1.ScrapeNoAddress, v1alpha1.ScrapeConnectionFailed, v1alpha1.ScrapeTimeout, v1alpha1.ScrapeCertificateUntrusted,
 		v1alpha1.ScrapeCertificateChanged, v1alpha1.ScrapeNoToken, v1alpha1.ScrapeUnauthorized, v1alpha1.ScrapeForbidden, v1alpha1.ScrapeBadStatus,
 		v1alpha1.ScrapeBodyTooLarge, v1alpha1.ScrapeMalformedBody, v1alpha1.ScrapeStaleSamples, v1alpha1.ScrapePodsWithoutMetrics,
 	} {
@@ -171,13 +171,17 @@ func TestPinnedKubelets(t *testing.T) {
 	tests := map[string]struct {
 		pinned []int
 		want   string
+		// expiring is of the last pod.
+		expiring int
 	}{
-		"none":         {[]int{0, 0}, ""},
-		"one":          {[]int{1}, "; nodes whose certificate no CA verifies, and that is pinned on first use: 1"},
-		"a new pod":    {[]int{10, 2}, "; nodes whose certificate no CA verifies, and that is pinned on first use: 10"},
-		"too many":     {[]int{2, 900}, "; nodes whose certificate no CA verifies, and that is pinned on first use: at least 512"},
-		"a few more":   {[]int{903}, "; nodes whose certificate no CA verifies, and that is pinned on first use: at least 512"},
-		"a bad number": {[]int{-1}, ""},
+		"none":       {[]int{0, 0}, "", 0},
+		"one":        {[]int{1}, "; nodes whose certificate no CA verifies, and that is pinned on first use: 1", 0},
+		"a new pod":  {[]int{10, 2}, "; nodes whose certificate no CA verifies, and that is pinned on first use: 10", 0},
+		"too many":   {[]int{2, 900}, "; nodes whose certificate no CA verifies, and that is pinned on first use: at least 512", 0},
+		"a few more": {[]int{903}, "; nodes whose certificate no CA verifies, and that is pinned on first use: at least 512", 0},
+		"about to expire": {[]int{3, 2}, "; nodes whose certificate no CA verifies, and that is pinned on first use: 3, and is refused on some within 30 days, " +
+			"since it expires: renew it there (" + v1alpha1.RenewOwnCertificate + "), then restart the serving pods", 1},
+		"a bad number": {[]int{-1}, "", 0},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -185,6 +189,7 @@ func TestPinnedKubelets(t *testing.T) {
 			for _, n := range tc.pinned {
 				reports = append(reports, sourcereport.New(func(r *v1alpha1.SourceReport) { r.Kubelets.Pinned = n }))
 			}
+			reports[len(reports)-1].Kubelets.Expiring = tc.expiring
 			want := Result{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, kubeletsAnswer + tc.want}
 			if diff := cmp.Diff(want, input().Kubelets(reports)); diff != "" {
 				t.Errorf("Kubelets() (-want +got):\n%s", diff)
@@ -203,7 +208,7 @@ func TestWhyNotPinned(t *testing.T) {
 	}{
 		"Verify":             {v1alpha1.KubeletTLSVerify, true, ""},
 		"others are signed":  {v1alpha1.KubeletTLSVerifyOrPin, true, ", and since other kubelets' certificates are, or were, signed, these are not pinned"},
-		"no kubelet's own":   {v1alpha1.KubeletTLSVerifyOrPin, false, ", and they are not pinned, since they are not the kubelets' own, or have expired, or are for another name"},
+		"no kubelet's own":   {v1alpha1.KubeletTLSVerifyOrPin, false, ", and they are not pinned, since they are not the kubelets' own, or are for another name, or have expired (" + v1alpha1.RenewOwnCertificate + ")"},
 		"any is pinned once": {v1alpha1.KubeletTLSPinOnFirstUse, false, ""},
 	}
 	for name, tc := range tests {

@@ -58,10 +58,7 @@ func settingsOf(backend *v1alpha1.MetricsBackend) (Settings, error) {
 // settingsChanged reports whether the settings may differ between two states of a MetricsBackend.
 func settingsChanged(before, after *v1alpha1.MetricsBackend) bool {
 	return before.UID != after.UID || before.Generation != after.Generation ||
-		before.Status.KubeletsVerified != after.Status.KubeletsVerified ||
-		slices.ContainsFunc([]string{"metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"}, func(group string) bool {
-			return before.Serves(group) != after.Serves(group)
-		})
+		before.Status.KubeletsVerified != after.Status.KubeletsVerified || !slices.Equal(before.Retained(), after.Retained())
 }
 
 // withoutResourceMetrics returns the settings with nothing to scrape.
@@ -72,13 +69,14 @@ func (s Settings) withoutResourceMetrics() Settings {
 }
 
 // SettingsFrom returns the settings of a spec, with defaults; those of an empty spec apply
-// until a MetricsBackend is read. It validates the whole spec, since a manifest on disk did
+// until a MetricsBackend is read, and verify kubelets. It validates the whole spec, since a manifest on disk did
 // not pass the CRD's schema. The error names every field that cannot be used, except in
 // independent parts.
 func SettingsFrom(given *v1alpha1.MetricsBackendSpec) (Settings, error) {
 	spec := given.DeepCopy()
 	if spec.ResourceMetrics == nil {
-		spec.ResourceMetrics = &v1alpha1.ResourceMetricsSpec{}
+		// Without the spec or the status that says so, nothing may be pinned.
+		spec.ResourceMetrics = &v1alpha1.ResourceMetricsSpec{KubeletTLS: v1alpha1.KubeletTLSSpec{Mode: v1alpha1.KubeletTLSVerify}}
 	}
 	v1alpha1.SetDefaults(spec)
 	errs := v1alpha1.Validate(spec)

@@ -193,6 +193,9 @@ func TestSettingsFrom(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			given := &v1alpha1.MetricsBackendSpec{ResourceMetrics: tc.spec, Watch: tc.watch}
+			if tc.spec == nil {
+				tc.want.Kubelet.TLS = v1alpha1.KubeletTLSVerify
+			}
 			before := given.DeepCopy()
 			got, err := SettingsFrom(given)
 			if diff := cmp.Diff(before, given); diff != "" {

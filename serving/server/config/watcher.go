@@ -84,8 +84,11 @@ type Watcher struct {
 	lastError  string
 	// applied is true once settings or the defaults were applied.
 	applied bool
-	// spec was applied last.
-	spec v1alpha1.MetricsBackendSpec
+	// spec was applied last. retained are the API groups whose sections are of a spec before, and sources
+	// those that were removed with a section.
+	spec     v1alpha1.MetricsBackendSpec
+	retained []string
+	sources  []v1alpha1.SourceSpec
 }
 
 // NewWatcher watches the file of initial, or the named MetricsBackend in the cluster. With
@@ -162,8 +165,6 @@ func (w *Watcher) applyDefaults(ctx context.Context) {
 	}
 	s, err := SettingsFrom(&v1alpha1.MetricsBackendSpec{})
 	if err == nil {
-		// Only the status says whether kubelets of the cluster are signed, so none is pinned.
-		s.Kubelet.TLS = v1alpha1.KubeletTLSVerify
 		err = w.target.Settings(ctx, s)
 	}
 	if err != nil {
@@ -180,7 +181,7 @@ func (w *Watcher) apply(ctx context.Context, origin string, backend *v1alpha1.Me
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	current := backend.DeepCopy()
-	retainSections(current, &w.spec)
+	w.retainSections(current)
 	s, err := settingsOf(current)
 	if err == nil {
 		err = w.target.Settings(ctx, s)
@@ -204,22 +205,27 @@ func (w *Watcher) apply(ctx context.Context, origin string, backend *v1alpha1.Me
 		"origin", origin, "metricsBackend", klog.KObj(backend), "generation", backend.Generation)
 }
 
-// retainSections completes the spec by those sections of before that it does not have, and their sources, until the
-// APIServices of their groups are removed.
-func retainSections(backend *v1alpha1.MetricsBackend, before *v1alpha1.MetricsBackendSpec) {
-	spec, retained := &backend.Spec, false
-	if spec.ResourceMetrics == nil && backend.Serves("metrics.k8s.io") {
-		spec.ResourceMetrics, retained = before.ResourceMetrics, true
-	}
-	if spec.CustomMetrics == nil && backend.Serves("custom.metrics.k8s.io") {
-		spec.CustomMetrics, retained = before.CustomMetrics, true
-	}
-	if spec.ExternalMetrics == nil && backend.Serves("external.metrics.k8s.io") {
-		spec.ExternalMetrics, retained = before.ExternalMetrics, true
-	}
-	for _, source := range before.Sources {
-		if retained && !slices.ContainsFunc(spec.Sources, func(s v1alpha1.SourceSpec) bool { return s.Name == source.Name }) {
-			spec.Sources = append(spec.Sources, source)
+// retainSections completes the spec by those sections of the one before that it does not have, until the APIServices of their
+// groups are removed; and by the sources that were removed together with a section, not by those that were removed later.
+func (w *Watcher) retainSections(backend *v1alpha1.MetricsBackend) {
+	spec, groups, sources := &backend.Spec, backend.Retained(), w.sources
+	for _, group := range groups {
+		switch group {
+		case "metrics.k8s.io":
+			spec.ResourceMetrics = w.spec.ResourceMetrics
+		case "custom.metrics.k8s.io":
+			spec.CustomMetrics = w.spec.CustomMetrics
+		case "external.metrics.k8s.io":
+			spec.ExternalMetrics = w.spec.ExternalMetrics
 		}
+		if !slices.Contains(w.retained, group) {
+			sources = w.spec.Sources
+		}
+	}
+	w.retained, w.sources = groups, slices.DeleteFunc(slices.Clone(sources), func(source v1alpha1.SourceSpec) bool {
+		return slices.ContainsFunc(spec.Sources, func(s v1alpha1.SourceSpec) bool { return s.Name == source.Name })
+	})
+	if len(groups) > 0 {
+		spec.Sources = append(spec.Sources, w.sources...)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -129,8 +130,8 @@ func TestApplyDefaults(t *testing.T) {
 		want    []string
 	}{
 		"nothing read":             {nil, []string{"true Verify"}},
-		"a backend was read":       {backendWith(1, nil), []string{"false VerifyOrPin"}},
-		"one without a generation": {backendWith(0, nil), []string{"false VerifyOrPin"}},
+		"a backend was read":       {backendWith(1, nil), []string{"false Verify"}},
+		"one without a generation": {backendWith(0, nil), []string{"false Verify"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := &fakeTarget{}
@@ -178,6 +179,49 @@ func TestRetirement(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+}
+
+// TestRetainedSources: what a later change removes stays removed, and a section that is served by its settings before keeps
+// the sources that went with it.
+func TestRetainedSources(t *testing.T) {
+	target := &fakeTarget{}
+	w := &Watcher{target: target.target()}
+	registered := []v1alpha1.APIServiceStatus{{Name: "v1beta1.external.metrics.k8s.io"}, {Name: "v1beta2.custom.metrics.k8s.io"}}
+	for i, change := range []struct {
+		custom, external bool
+		sources          []string
+	}{
+		{true, true, []string{"a", "b", "c"}},
+		{true, false, []string{"b", "c"}}, // a went with external metrics
+		{true, false, []string{"b"}},      // c is deleted
+		{false, false, nil},               // b went with custom metrics
+		{false, true, nil},
+	} {
+		backend := backendWith(int64(i+1), nil)
+		backend.Status.APIServices = registered
+		if change.custom {
+			backend.Spec.CustomMetrics = &v1alpha1.CustomMetricsSpec{}
+		}
+		if change.external {
+			backend.Spec.ExternalMetrics = &v1alpha1.ExternalMetricsSpec{}
+		}
+		for _, name := range change.sources {
+			backend.Spec.Sources = append(backend.Spec.Sources, v1alpha1.SourceSpec{Name: name, Prometheus: &v1alpha1.PrometheusSource{URL: "https://prometheus.example"}})
+		}
+		w.apply(t.Context(), "test", backend)
+	}
+	var got [][]string
+	for _, s := range target.settings {
+		var names []string
+		for _, source := range s.Spec.Sources {
+			names = append(names, source.Name)
+		}
+		slices.Sort(names)
+		got = append(got, names)
+	}
+	if diff := cmp.Diff([][]string{{"a", "b", "c"}, {"a", "b", "c"}, {"a", "b"}, {"a", "b"}, {"a", "b"}}, got); diff != "" {
+		t.Errorf("sources (-want +got):\n%s", diff)
 	}
 }
 
