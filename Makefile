@@ -48,7 +48,7 @@ test: ## Unit, integration (real kube-apiserver, etcd) and end to end (real clus
 	@TEST_TIER=test RUN= hack/test.sh unit integration e2e
 
 .PHONY: test-long
-test-long: ## Slower tests: takeover of metrics-server, runbooks, chart, GitOps, faults, other clusters (two hours more, without builds; root).
+test-long: ## Slower tests: takeover of metrics-server, runbooks, chart, GitOps, faults, other clusters (two hours more, without builds; root). Removes the test cluster.
 	@TEST_TIER=long hack/test.sh integration e2e clusters
 
 .PHONY: test-soak
@@ -70,7 +70,7 @@ test-e2e: ## End to end on the real cluster of test/cluster (root); RUN=PATTERN 
 	@hack/test.sh e2e
 
 .PHONY: test-clusters
-test-clusters: ## The tests of make test on older Kubernetes, and without IPv4 (most of an hour, without builds; root); RUN as above.
+test-clusters: ## The tests of make test on older Kubernetes, and without IPv4 (most of an hour, without builds; root); RUN as above. Removes the test cluster.
 	@TEST_TIER=long hack/test.sh clusters
 
 .PHONY: vulncheck

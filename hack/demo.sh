@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 if [ "$(id -u)" -ne 0 ] || [ "$(uname -s)" != Linux ]; then
 	echo "make demo starts a kubelet and containers, which needs root on Linux." >&2
-	echo "With a cluster of your own: make load deploy, then kubectl apply -k config/samples." >&2
+	echo "With a cluster of your own: make load deploy, then kubectl apply --server-side -k config/samples." >&2
 	exit 1
 fi
 

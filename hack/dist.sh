@@ -24,7 +24,7 @@ chart=$(mktemp -d)
 trap 'rm -rf "$chart"' EXIT
 cp -R charts/metrics-backend-operator "$chart/"
 sed -i.orig -e "s|repository: metrics-backend/|repository: $prefix/|" "$chart/metrics-backend-operator/values.yaml"
-go -C test/chart tool helm package "$chart/metrics-backend-operator" \
+go -C test/chart tool helm.sh/helm/v4/cmd/helm package "$chart/metrics-backend-operator" \
 	--version "$semantic" --app-version "$version" --destination "$PWD/dist" >/dev/null
 
 cat <<END

@@ -202,7 +202,8 @@ e2e_tests() {
 		quiet_step build "build the autoscaler by watch" go -C test/autoscaler test -c -tags e2e -o "$PWD/bin/autoscaler.test" . || return
 	fi
 	if [ "$TEST_TIER" = long ]; then
-		quiet_step build "build helm" go -C test/chart tool helm version || return
+		quiet_step build "build Helm 3" go -C test/chart tool helm.sh/helm/v3/cmd/helm version || return
+		quiet_step build "build Helm 4" go -C test/chart tool helm.sh/helm/v4/cmd/helm version || return
 		verbose_step build "metrics-server" hack/metrics-server.sh || return
 		verbose_step build "Flux' controllers" hack/flux.sh || return
 		verbose_step build "KEDA" hack/keda.sh || return

@@ -8,6 +8,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,24 +25,31 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
-const release = "metrics-backend"
+const (
+	release = "metrics-backend"
+	// kubectlImage is what the chart's test runs.
+	kubectlImage = "metrics-backend/kubectl:dev"
+)
 
-// helm runs the helm of test/chart.
-func helm(args ...string) (string, error) {
-	return run("go", append([]string{"-C", "test/chart", "tool", "helm", "--namespace", namespace}, args...)...)
+// The versions of Helm of test/chart.
+const helm3, helm4 = "helm.sh/helm/v3/cmd/helm", "helm.sh/helm/v4/cmd/helm"
+
+// helm runs a version of Helm.
+func helm(version string, args ...string) (string, error) {
+	return run("go", append([]string{"-C", "test/chart", "tool", version, "--namespace", namespace}, args...)...)
 }
 
-func mustHelm(t *testing.T, args ...string) {
+func mustHelm(t *testing.T, version string, args ...string) {
 	t.Helper()
-	if out, err := helm(args...); err != nil {
-		t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, out)
+	if out, err := helm(version, args...); err != nil {
+		t.Fatalf("%s %s: %v\n%s", version, strings.Join(args, " "), err, out)
 	}
 }
 
 // The chart takes over what kubectl installed, is upgraded, and removed, while
 // clients of both versions notice nothing: the MetricsBackend, kept with its CRD,
 // is served on. Installed again, it is removed in the documented order, and leaves
-// nothing; then it is installed from nothing.
+// nothing. Then Helm 3 installs it from nothing, and runs its test.
 func TestChart(t *testing.T) {
 	for _, variable := range []string{"HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"} {
 		t.Setenv(variable, t.TempDir())
@@ -50,7 +58,7 @@ func TestChart(t *testing.T) {
 	requireBackend(t)
 	t.Cleanup(func() {
 		// The tests after this one expect what kubectl installs.
-		if out, err := helm("uninstall", release, "--ignore-not-found", "--wait"); err != nil {
+		if out, err := helm(helm4, "uninstall", release, "--ignore-not-found", "--wait"); err != nil {
 			outcome.Unsafe(t, "helm uninstall: %v\n%s", err, out)
 		}
 		if out, err := run(filepath.Join(suite.root, "hack/deploy.sh")); err != nil {
@@ -60,9 +68,9 @@ func TestChart(t *testing.T) {
 	load := startTraffic(t, trafficPaths...)
 	pods := servingPods(t)
 
-	mustHelm(t, "install", release, chart, "--take-ownership", "--force-conflicts", "--wait", "--timeout=120s")
+	mustHelm(t, helm4, "install", release, chart, "--take-ownership", "--force-conflicts", "--wait", "--timeout=120s")
 	// kubectl goes on owning, too, what it applied.
-	mustHelm(t, "upgrade", release, chart, "--force-conflicts", "--wait", "--timeout=120s",
+	mustHelm(t, helm4, "upgrade", release, chart, "--force-conflicts", "--wait", "--timeout=120s",
 		"--set", "replicas=2", "--set", "logLevel=2", "--set-json", `extraArgs=["--kube-api-qps=100"]`)
 	var operator appsv1.Deployment
 	if err := suite.client.Get(t.Context(), ctrlclient.ObjectKey{Namespace: namespace, Name: "metrics-backend-operator"}, &operator); err != nil {
@@ -76,7 +84,7 @@ func TestChart(t *testing.T) {
 	}
 	waitReady(t)
 
-	mustHelm(t, "uninstall", release, "--wait", "--timeout=120s")
+	mustHelm(t, helm4, "uninstall", release, "--wait", "--timeout=120s")
 	if diff := cmp.Diff(crds(t), strings.Fields(partOf(t))); diff != "" {
 		t.Errorf("want the CRDs alone, left by crds.keep (-want +got):\n%s", diff)
 	}
@@ -87,17 +95,29 @@ func TestChart(t *testing.T) {
 	}
 	load.finish(t, "while the chart was installed, upgraded and removed")
 
-	mustHelm(t, "install", release, chart, "--wait", "--timeout=120s")
-	mustHelm(t, "upgrade", release, chart, "--wait", "--timeout=120s", "--set", "crds.keep=false")
+	mustHelm(t, helm4, "install", release, chart, "--wait", "--timeout=120s")
+	mustHelm(t, helm4, "upgrade", release, chart, "--wait", "--timeout=120s", "--set", "crds.keep=false")
 	kubectl(t, "delete", "metricsbackends", "--all", "--wait", "--timeout=120s")
-	mustHelm(t, "uninstall", release, "--wait", "--timeout=120s")
+	mustHelm(t, helm4, "uninstall", release, "--wait", "--timeout=120s")
 	if left := partOf(t); left != "" {
 		t.Errorf("left: %s", left)
 	}
 	nothingIsLeft(t)
 
-	mustHelm(t, "install", release, chart, "--create-namespace", "--wait", "--timeout=120s")
+	image := filepath.Join(t.TempDir(), "kubectl.tar")
+	program, err := exec.LookPath("kubectl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"image", "--tag", kubectlImage, "--binary", program + "=/bin/kubectl", "--out", image}, {"load", image}} {
+		if out, err := run("go", append([]string{"-C", "test/cluster", "run", "."}, args...)...); err != nil {
+			t.Fatalf("make and load an image with kubectl: %v\n%s", err, out)
+		}
+	}
+	mustHelm(t, helm3, "install", release, chart, "--create-namespace", "--wait", "--timeout=120s", "--set", "test.image="+kubectlImage)
 	requireBackend(t)
+	mustHelm(t, helm3, "test", release, "--timeout=120s")
+	mustHelm(t, helm3, "upgrade", release, chart, "--wait", "--timeout=120s", "--set", "replicas=2")
 }
 
 // partOf names the objects of the operator itself.
