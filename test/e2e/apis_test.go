@@ -9,6 +9,7 @@ import (
 	"context"
 	"crypto/x509"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -43,12 +44,16 @@ func TestAPIServicesAreVerified(t *testing.T) {
 	}
 }
 
-// kubectl top of 1.37 asks v1; a node and pods with figures come back.
+// kubectl top of 1.37 asks v1, older ones v1beta1; a node and pods with figures come back.
 func TestKubectlTop(t *testing.T) {
 	requireBackend(t)
+	version := "v1"
+	if os.Getenv("KUBERNETES_VERSION") != "" {
+		version = "v1beta1"
+	}
 	nodes := kubectl(t, "top", "nodes", "--no-headers", "-v=6")
-	if !strings.Contains(nodes, "/apis/metrics.k8s.io/v1/nodes") {
-		t.Errorf("kubectl top did not ask v1:\n%s", nodes)
+	if !strings.Contains(nodes, "/apis/metrics.k8s.io/"+version+"/nodes") {
+		t.Errorf("kubectl top did not ask %s:\n%s", version, nodes)
 	}
 	figures := regexp.MustCompile(`(?m)^\S+\s+[1-9]\d*m\s+\d+%\s+[1-9]\d*Mi\s+\d+%`)
 	if !figures.MatchString(nodes) {
