@@ -50,7 +50,14 @@ func NetworkPolicy(s Serving) *networkingv1ac.NetworkPolicyApplyConfiguration {
 	}
 	for _, rule := range s.PolicyBefore.Spec.Egress {
 		for _, p := range rule.Ports {
-			egress = add(egress, policyPort(ptr.Deref(p.Protocol, corev1.ProtocolTCP), ptr.Deref(p.Port, intstr.FromString(PortName))))
+			// Not what somebody added in a form that no rule of ours has: without its peers, a port would be open to all.
+			before := policyPort(corev1.ProtocolTCP, ptr.Deref(p.Port, intstr.IntOrString{}))
+			known := func(port *networkingv1ac.NetworkPolicyPortApplyConfiguration) bool {
+				return equality.Semantic.DeepEqual(port, before)
+			}
+			if len(rule.To) == 0 && ptr.Deref(p.Protocol, "") == corev1.ProtocolTCP && p.EndPort == nil && before.Port.IntVal > 0 && !slices.ContainsFunc(egress, known) {
+				egress = append(egress, before)
+			}
 		}
 	}
 	return networkingv1ac.NetworkPolicy(s.Name(), s.Namespace).
@@ -61,14 +68,6 @@ func NetworkPolicy(s Serving) *networkingv1ac.NetworkPolicyApplyConfiguration {
 			WithIngress(networkingv1ac.NetworkPolicyIngressRule().WithPorts(
 				policyPort(corev1.ProtocolTCP, intstr.FromString(PortName)))).
 			WithEgress(networkingv1ac.NetworkPolicyEgressRule().WithPorts(egress...)))
-}
-
-// add appends what all do not have.
-func add[T any](all []*T, one *T) []*T {
-	if slices.ContainsFunc(all, func(known *T) bool { return equality.Semantic.DeepEqual(known, one) }) {
-		return all
-	}
-	return append(all, one)
 }
 
 // apiServerPorts returns the sorted ports of kube-apiserver: its Service's, the usual ones,
