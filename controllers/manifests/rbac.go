@@ -131,9 +131,9 @@ func AuthDelegatorBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfigurat
 const ObjectsRole = "metrics-backend-serving-objects"
 
 // ObjectsClusterRoleBinding binds serving pods to ObjectsRole, for the label selectors of
-// custom metrics. It returns nil unless the spec has custom metrics.
+// custom metrics. It returns nil without them, or without the role.
 func ObjectsClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
-	if !s.CustomMetrics {
+	if !s.CustomMetrics || s.ObjectsRoleMissing {
 		return nil
 	}
 	return clusterRoleBinding(s, s.Name()+"-objects", ObjectsRole, s.Name())

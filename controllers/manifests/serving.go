@@ -63,6 +63,8 @@ type Serving struct {
 	Scrapes bool
 	// CustomMetrics and ExternalMetrics say which of these groups are served, or the spec names.
 	CustomMetrics, ExternalMetrics bool
+	// ObjectsRoleMissing says that the cluster has no ObjectsRole to bind.
+	ObjectsRoleMissing bool
 	// RoleBefore and PolicyBefore are the Role and NetworkPolicy in the cluster, whose resource names, accounts and
 	// TCP ports stay: pods serve a section that the spec no longer has.
 	RoleBefore   rbacv1.Role
