@@ -44,18 +44,15 @@ func (r *Reconciler) deploy(ctx context.Context, s *reconcileState) error {
 			return fmt.Errorf("read the ports of kube-apiservers for the NetworkPolicy: %w", err)
 		}
 	}
-	retains := false
+	var before []client.Object // the cache has only their metadata
 	for name := range s.versions.kept {
 		if gv, _ := manifests.VersionOf(name); slices.Contains(s.backend.Retained(), gv.Group) {
 			// Pods serve the group by the section before.
-			retains, s.serving.CustomMetrics = true, s.serving.CustomMetrics || gv.Group == manifests.CustomMetricsGroup
+			before = []client.Object{&s.serving.RoleBefore, &s.serving.PolicyBefore}
+			s.serving.CustomMetrics = s.serving.CustomMetrics || gv.Group == manifests.CustomMetricsGroup
 		}
 	}
-	for _, object := range []client.Object{&s.serving.RoleBefore, &s.serving.PolicyBefore} {
-		// The cache has only the metadata of these objects.
-		if !retains {
-			break
-		}
+	for _, object := range before {
 		if err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: s.serving.Namespace, Name: s.serving.Name()}, object); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("read what serving pods may do: %w", err)
 		}
