@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
+	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 
@@ -269,7 +270,7 @@ func TestNetworkPolicy(t *testing.T) {
 		t.Errorf("ingress (-want +got):\n%s", diff)
 	}
 	want := []string{
-		"UDP/53", "TCP/53", "UDP/5353", "TCP/5353", "TCP/443", "TCP/6443", "TCP/8443", "TCP/9443", "TCP/16443", "TCP/https", "TCP/10255",
+		"UDP/53", "UDP/5353", "TCP/https", "TCP/53", "TCP/443", "TCP/5353", "TCP/6443", "TCP/8443", "TCP/9443", "TCP/10255", "TCP/16443",
 	}
 	if diff := cmp.Diff(want, show(policy.Spec.Egress[0].Ports)); diff != "" || len(policy.Spec.Egress) != 1 {
 		t.Errorf("egress (-want +got):\n%s", diff)
@@ -278,14 +279,23 @@ func TestNetworkPolicy(t *testing.T) {
 	s.Sources = append(s.Sources, s.Sources[0], v1alpha1.SourceSpec{Name: "plain", Prometheus: &v1alpha1.PrometheusSource{URL: "http://thanos"}},
 		v1alpha1.SourceSpec{Name: "wrong", Prometheus: &v1alpha1.PrometheusSource{URL: "http://a:b:c"}})
 	policy = typed[networkingv1.NetworkPolicy](t, NetworkPolicy(s))
-	if diff := cmp.Diff(append(want, "TCP/80", "TCP/443", "TCP/8443", "TCP/9090"), show(policy.Spec.Egress[0].Ports)); diff != "" {
+	if diff := cmp.Diff(slices.Concat(want[:4], []string{"TCP/80"}, want[4:8], []string{"TCP/9090"}, want[8:]), show(policy.Spec.Egress[0].Ports)); diff != "" {
 		t.Errorf("egress with sources (-want +got):\n%s", diff)
 	}
-	// Ports of before stay, once each.
+	// Ports of before stay, once each, and not what somebody added.
 	for range 2 {
+		added, number := &policy.Spec.Egress[0], ptr.To(intstr.FromInt32(1234))
+		added.Ports = append(added.Ports, networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolTCP)},
+			networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromString("postgres"))},
+			networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolTCP), Port: number, EndPort: ptr.To[int32](2000)},
+			networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolUDP), Port: number})
+		policy.Spec.Egress = append(policy.Spec.Egress, networkingv1.NetworkPolicyEgressRule{
+			To:    []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}},
+			Ports: []networkingv1.NetworkPolicyPort{{Protocol: ptr.To(corev1.ProtocolTCP), Port: number}},
+		}, networkingv1.NetworkPolicyEgressRule{})
 		s.PolicyBefore, s.Sources, s.KubeletPort = *policy, nil, 10250
 		policy = typed[networkingv1.NetworkPolicy](t, NetworkPolicy(s))
-		after := append(slices.Clone(want[:10]), "TCP/10250", "TCP/10255", "TCP/80", "TCP/9090")
+		after := slices.Concat(want[:4], []string{"TCP/80"}, want[4:8], []string{"TCP/9090"}, want[8:9], []string{"TCP/10250"}, want[9:])
 		if diff := cmp.Diff(after, show(policy.Spec.Egress[0].Ports)); diff != "" {
 			t.Errorf("egress with that of before (-want +got):\n%s", diff)
 		}
@@ -329,6 +339,17 @@ func TestRules(t *testing.T) {
 	type grant struct{ Role, Group, Resource, URL, Names, Verbs string }
 	after := serving()
 	after.RoleBefore = *typed[rbacv1.Role](t, Role(withSources(serving())))
+	// What somebody added does not stay.
+	for _, r := range []*rbacv1ac.PolicyRuleApplyConfiguration{
+		rule([]string{""}, []string{"secrets"}, []string{"list", "watch"}),
+		rule([]string{""}, []string{"secrets"}, []string{"get", "list", "watch"}).WithResourceNames("added"),
+		rule([]string{""}, []string{"secrets", "configmaps"}, []string{"list", "watch"}).WithResourceNames("added"),
+		rule([]string{"example.com"}, []string{"secrets"}, []string{"list", "watch"}).WithResourceNames("added"),
+		rule([]string{""}, []string{"pods"}, []string{"list", "watch"}).WithResourceNames("added"),
+		rule([]string{""}, []string{"serviceaccounts/token"}, []string{"create"}).WithResourceNames("added"),
+	} {
+		after.RoleBefore.Rules = append(after.RoleBefore.Rules, *typed[rbacv1.PolicyRule](t, r))
+	}
 	var got []grant
 	for name, role := range map[string]any{
 		"serving": ClusterRole(serving()), "scrape": ScrapeClusterRole(serving()), "prober": ProberClusterRole(serving()), "reader": ReaderClusterRole(serving()), "namespaced": Role(serving()),

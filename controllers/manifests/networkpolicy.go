@@ -5,13 +5,12 @@ package manifests
 
 import (
 	"net/url"
-	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
 	"k8s.io/utils/ptr"
@@ -30,28 +29,24 @@ func NetworkPolicy(s Serving) *networkingv1ac.NetworkPolicyApplyConfiguration {
 	if s.Spec.NetworkPolicy != v1alpha1.NetworkPolicyRestricted {
 		return nil
 	}
-	egress := []*networkingv1ac.NetworkPolicyPortApplyConfiguration{
-		policyPort(corev1.ProtocolUDP, intstr.FromInt32(53)),
-		policyPort(corev1.ProtocolTCP, intstr.FromInt32(53)),
-		// Policies are enforced after a Service's address is translated; OpenShift's
-		// DNS pods listen here.
-		policyPort(corev1.ProtocolUDP, intstr.FromInt32(5353)),
-		policyPort(corev1.ProtocolTCP, intstr.FromInt32(5353)),
-	}
-	for _, port := range s.apiServerPorts() {
-		egress = append(egress, policyPort(corev1.ProtocolTCP, intstr.FromInt32(port)))
-	}
-	egress = append(egress,
-		// Peers, which the first readiness asks.
-		policyPort(corev1.ProtocolTCP, intstr.FromString(PortName)),
-		policyPort(corev1.ProtocolTCP, intstr.FromInt32(s.KubeletPort)))
-	for _, port := range s.sourcePorts() {
-		egress = append(egress, policyPort(corev1.ProtocolTCP, intstr.FromInt32(port)))
-	}
+	// Policies are enforced after a Service's address is translated: OpenShift's DNS pods listen on 5353.
+	ports := sets.New(53, 5353, 443, 6443, 8443, s.KubeletPort).Insert(s.APIServerPorts...).Insert(s.sourcePorts()...)
 	for _, rule := range s.PolicyBefore.Spec.Egress {
 		for _, p := range rule.Ports {
-			egress = add(egress, policyPort(ptr.Deref(p.Protocol, corev1.ProtocolTCP), ptr.Deref(p.Port, intstr.FromString(PortName))))
+			// Not what somebody added in a form that no rule of ours has: without its peers, a port would be open to all.
+			if len(rule.To) == 0 && ptr.Deref(p.Protocol, "") == corev1.ProtocolTCP && p.EndPort == nil && p.Port != nil && p.Port.IntVal > 0 {
+				ports.Insert(p.Port.IntVal)
+			}
 		}
+	}
+	egress := []*networkingv1ac.NetworkPolicyPortApplyConfiguration{
+		policyPort(corev1.ProtocolUDP, intstr.FromInt32(53)),
+		policyPort(corev1.ProtocolUDP, intstr.FromInt32(5353)),
+		// Peers, which the first readiness asks.
+		policyPort(corev1.ProtocolTCP, intstr.FromString(PortName)),
+	}
+	for _, port := range sets.List(ports) {
+		egress = append(egress, policyPort(corev1.ProtocolTCP, intstr.FromInt32(port)))
 	}
 	return networkingv1ac.NetworkPolicy(s.Name(), s.Namespace).
 		WithLabels(s.Labels()).
@@ -63,23 +58,7 @@ func NetworkPolicy(s Serving) *networkingv1ac.NetworkPolicyApplyConfiguration {
 			WithEgress(networkingv1ac.NetworkPolicyEgressRule().WithPorts(egress...)))
 }
 
-// add appends what all do not have.
-func add[T any](all []*T, one *T) []*T {
-	if slices.ContainsFunc(all, func(known *T) bool { return equality.Semantic.DeepEqual(known, one) }) {
-		return all
-	}
-	return append(all, one)
-}
-
-// apiServerPorts returns the sorted ports of kube-apiserver: its Service's, the usual ones,
-// and those of this cluster.
-func (s Serving) apiServerPorts() []int32 {
-	ports := append([]int32{443, 6443, 8443}, s.APIServerPorts...)
-	slices.Sort(ports)
-	return slices.Compact(ports)
-}
-
-// sourcePorts returns the sorted ports of the URLs of sources and their authorization servers, without duplicates. Sources
+// sourcePorts returns the ports of the URLs of sources and their authorization servers. Sources
 // behind a Service with another target port need a policy of the user's own.
 func (s Serving) sourcePorts() []int32 {
 	var ports []int32
@@ -92,8 +71,7 @@ func (s Serving) sourcePorts() []int32 {
 			}
 		}
 	}
-	slices.Sort(ports)
-	return slices.Compact(ports)
+	return ports
 }
 
 func portOfURL(text string) (int32, bool) {

@@ -5,7 +5,9 @@ package manifests
 
 import (
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
 
@@ -129,9 +131,9 @@ func AuthDelegatorBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfigurat
 const ObjectsRole = "metrics-backend-serving-objects"
 
 // ObjectsClusterRoleBinding binds serving pods to ObjectsRole, for the label selectors of
-// custom metrics. It returns nil unless the spec has custom metrics.
+// custom metrics. It returns nil without them, or without the role.
 func ObjectsClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
-	if !s.CustomMetrics {
+	if !s.CustomMetrics || s.ObjectsRoleMissing {
 		return nil
 	}
 	return clusterRoleBinding(s, s.Name()+"-objects", ObjectsRole, s.Name())
@@ -175,16 +177,27 @@ func Role(s Serving) *rbacv1ac.RoleApplyConfiguration {
 		rule([]string{"discovery.k8s.io"}, []string{"endpointslices"}, readVerbs),
 		rule([]string{""}, []string{"serviceaccounts/token"}, []string{"create"}).WithResourceNames(s.tokenAccounts()...),
 	}
-	if names := v1alpha1.SourceSecrets(s.Sources); len(names) > 0 {
-		rules = append(rules, rule([]string{""}, []string{"secrets"}, []string{"list", "watch"}).WithResourceNames(names...))
+	watch := func(resource string, names []string) {
+		verbs := []string{"list", "watch"}
+		if all := sets.New(names...).Insert(s.namesBefore(resource, verbs...)...); len(all) > 0 {
+			rules = append(rules, rule([]string{""}, []string{resource}, verbs).WithResourceNames(sets.List(all)...))
+		}
 	}
-	if names := v1alpha1.SourceConfigMaps(s.Sources); len(names) > 0 {
-		rules = append(rules, rule([]string{""}, []string{"configmaps"}, []string{"list", "watch"}).WithResourceNames(names...))
-	}
-	for _, r := range s.RoleBefore.Rules {
-		rules = add(rules, rule(r.APIGroups, r.Resources, r.Verbs).WithResourceNames(r.ResourceNames...))
-	}
+	watch("secrets", v1alpha1.SourceSecrets(s.Sources))
+	watch("configmaps", v1alpha1.SourceConfigMaps(s.Sources))
 	return rbacv1ac.Role(s.Name(), s.Namespace).WithLabels(s.Labels()).WithRules(rules...)
+}
+
+// namesBefore returns the resource names of RoleBefore's rule for the resource with exactly these verbs, as in Role. What
+// somebody added in another form is not kept.
+func (s Serving) namesBefore(resource string, verbs ...string) (names []string) {
+	for _, r := range s.RoleBefore.Rules {
+		ours := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: verbs, ResourceNames: r.ResourceNames}
+		if equality.Semantic.DeepEqual(r, ours) {
+			names = append(names, r.ResourceNames...)
+		}
+	}
+	return names
 }
 
 // RoleBinding binds serving pods to their Role.

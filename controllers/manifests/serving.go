@@ -63,8 +63,10 @@ type Serving struct {
 	Scrapes bool
 	// CustomMetrics and ExternalMetrics say which of these groups are served, or the spec names.
 	CustomMetrics, ExternalMetrics bool
-	// RoleBefore and PolicyBefore are the Role and NetworkPolicy in the cluster, whose permissions, accounts and ports
-	// stay: pods serve a section that the spec no longer has.
+	// ObjectsRoleMissing says that the cluster has no ObjectsRole to bind.
+	ObjectsRoleMissing bool
+	// RoleBefore and PolicyBefore are the Role and NetworkPolicy in the cluster, whose resource names, accounts and
+	// TCP ports stay: pods serve a section that the spec no longer has.
 	RoleBefore   rbacv1.Role
 	PolicyBefore networkingv1.NetworkPolicy
 }
@@ -82,8 +84,7 @@ func (s Serving) ScrapeName() string { return s.Name() + "-scrape" }
 // tokenAccounts returns the names of the ServiceAccounts whose tokens serving pods request.
 func (s Serving) tokenAccounts() []string {
 	source := s.Name() + v1alpha1.SourceAccountSuffix
-	before := func(r rbacv1.PolicyRule) bool { return slices.Contains(r.ResourceNames, source) }
-	if len(v1alpha1.SourceAudiences(s.Sources)) > 0 || slices.ContainsFunc(s.RoleBefore.Rules, before) {
+	if len(v1alpha1.SourceAudiences(s.Sources)) > 0 || slices.Contains(s.namesBefore("serviceaccounts/token", "create"), source) {
 		return []string{s.ScrapeName(), source}
 	}
 	return []string{s.ScrapeName()}

@@ -192,4 +192,21 @@ func TestPreviousOwnerIsAskedNowAndThen(t *testing.T) {
 	if lists < 8 || lists > 10 {
 		t.Errorf("listed autoscalers %d times in %s", lists, 10*previousRecheck)
 	}
+	remembered := func() (n int) {
+		r.history(backendName).streaks.ResetFunc(func(key stateKey) bool {
+			if key.state == previousLacking || key.state == autoscalerFailing {
+				n++
+			}
+			return false
+		})
+		return n
+	}
+	if remembered() == 0 {
+		t.Error("nothing is remembered while a version is kept")
+	}
+	fc.change(withAllGroups)
+	fc.reconcileUntil(r, fc.isReady)
+	if n := remembered(); n != 0 {
+		t.Errorf("%d states are remembered although nothing is kept", n)
+	}
 }

@@ -44,15 +44,17 @@ func (r *Reconciler) deploy(ctx context.Context, s *reconcileState) error {
 			return fmt.Errorf("read the ports of kube-apiservers for the NetworkPolicy: %w", err)
 		}
 	}
+	var before []client.Object // the cache has only their metadata
 	for name := range s.versions.kept {
 		if gv, _ := manifests.VersionOf(name); slices.Contains(s.backend.Retained(), gv.Group) {
-			// Pods serve the group by the section before. The cache has only the metadata of these objects.
+			// Pods serve the group by the section before.
+			before = []client.Object{&s.serving.RoleBefore, &s.serving.PolicyBefore}
 			s.serving.CustomMetrics = s.serving.CustomMetrics || gv.Group == manifests.CustomMetricsGroup
-			for _, object := range []client.Object{&s.serving.RoleBefore, &s.serving.PolicyBefore} {
-				if err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: s.serving.Namespace, Name: s.serving.Name()}, object); client.IgnoreNotFound(err) != nil {
-					return fmt.Errorf("read what serving pods may do: %w", err)
-				}
-			}
+		}
+	}
+	for _, object := range before {
+		if err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: s.serving.Namespace, Name: s.serving.Name()}, object); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read what serving pods may do: %w", err)
 		}
 	}
 	objects := manifests.All(s.serving)

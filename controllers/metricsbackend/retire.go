@@ -70,6 +70,7 @@ func (r *Reconciler) retire(ctx context.Context, s *reconcileState) error {
 	if len(s.versions.kept) > 0 {
 		return s.setKeptCondition()
 	}
+	s.history.streaks.ResetFunc(func(key stateKey) bool { return key.state == previousLacking || key.state == autoscalerFailing })
 	s.setCondition(v1alpha1.ConditionStaleAPIServicesRemoved, metav1.ConditionTrue, v1alpha1.ReasonSucceeded,
 		"only desired versions are in discovery")
 	return nil

@@ -115,6 +115,11 @@ func (s *reconcileState) summarize(failed error) {
 		s.setStalledCondition(&stalledError{v1alpha1.ReasonOtherInstallation, installation.Message(status.Installation.Namespace, other, true)})
 		return
 	}
+	if s.serving.ObjectsRoleMissing {
+		s.setStalledCondition(&stalledError{v1alpha1.ReasonForbidden, fmt.Sprintf("ClusterRole %s does not exist, so custom metrics fail for label selectors of anything but pods. "+
+			"Everything else is done: apply config/rbac with the names that it has (no namePrefix or nameSuffix of kustomize), or remove spec.customMetrics", manifests.ObjectsRole)})
+		return
+	}
 	rules := s.condition(v1alpha1.ConditionRulesReady)
 	if rules.Reason == v1alpha1.ReasonProgressing {
 		// After a change of a rule, Ready says whether it is valid.

@@ -115,13 +115,9 @@ func terminatingMessage(namespace string) string {
 // validateReferences checks what the kubelet would only report in a pod's events, while the
 // rollout waits, and what kube-apiserver would only tell clients of custom metrics.
 func (r *Reconciler) validateReferences(ctx context.Context, s *reconcileState) error {
-	if s.serving.CustomMetrics {
+	if s.backend.Serves(manifests.CustomMetricsGroup) {
 		err := r.APIReader.Get(ctx, client.ObjectKey{Name: manifests.ObjectsRole}, metadata(rbacv1.SchemeGroupVersion.WithKind("ClusterRole")))
-		switch {
-		case apierrors.IsNotFound(err):
-			return newStalledError(v1alpha1.ReasonForbidden, "ClusterRole %s does not exist, which spec.customMetrics needs: "+
-				"apply config/rbac with the names that it has (no namePrefix or nameSuffix of kustomize)", manifests.ObjectsRole)
-		case err != nil:
+		if s.serving.ObjectsRoleMissing = apierrors.IsNotFound(err); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("get ClusterRole %s: %w", manifests.ObjectsRole, err)
 		}
 	}

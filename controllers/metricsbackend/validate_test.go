@@ -10,10 +10,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -41,7 +43,6 @@ func TestStalled(t *testing.T) {
 	cases := map[string]struct {
 		spec     func(*v1alpha1.MetricsBackendSpec)
 		objects  []client.Object
-		prepare  func(*fakeCluster)
 		reason   string
 		messages []string
 		// deploys: only the registration of a version is blocked.
@@ -83,12 +84,6 @@ func TestStalled(t *testing.T) {
 			},
 			reason: v1alpha1.ReasonSecretMissing, messages: []string{"Secret operator-ns/pull", "create it"},
 			mend: func(fc *fakeCluster) { fc.create(secret.DeepCopy()) },
-		},
-		"the role for the objects of custom metrics is missing": {
-			spec:    withAllGroups,
-			prepare: func(fc *fakeCluster) { fc.delete(objectsRole()) },
-			reason:  v1alpha1.ReasonForbidden, messages: []string{"ClusterRole metrics-backend-serving-objects does not exist", "namePrefix"},
-			mend: func(fc *fakeCluster) { fc.create(objectsRole()) },
 		},
 		"older backend claims a version": {
 			objects: []client.Object{older}, reason: v1alpha1.ReasonConflict,
@@ -133,9 +128,6 @@ func TestStalled(t *testing.T) {
 				objects = append(objects, o.DeepCopyObject().(client.Object))
 			}
 			fc := newFakeCluster(t, objects...)
-			if tc.prepare != nil {
-				tc.prepare(fc)
-			}
 			r := fc.reconciler()
 			fc.reconcileRounds(r, 5)
 			for _, kind := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionReady} {
@@ -162,6 +154,33 @@ func TestStalled(t *testing.T) {
 				t.Error("still Stalled")
 			}
 		})
+	}
+}
+
+// Without the ClusterRole for the objects of custom metrics, as with a namePrefix, only these lack something.
+func TestObjectsRoleMissing(t *testing.T) {
+	t.Parallel()
+	fc := newFakeCluster(t, newBackend(withAllGroups))
+	fc.delete(objectsRole())
+	r := fc.reconciler()
+	isBound := func() bool {
+		return fc.raw.Get(t.Context(), client.ObjectKey{Name: "metrics-serving-" + backendName + "-objects"}, &rbacv1.ClusterRoleBinding{}) == nil
+	}
+	isStalled := func() bool { return fc.isStalledBy(v1alpha1.ReasonForbidden) }
+	fc.reconcileUntil(r, isStalled)
+	fc.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, "", "ClusterRole metrics-backend-serving-objects does not exist", "namePrefix", "remove spec.customMetrics")
+	fc.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonForbidden)
+	fc.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionTrue, "")
+	fc.wantRegistered("v1", "v1beta1", "v1beta1", "v1beta1", "v1beta2")
+	fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Replicas = ptr.To[int32](3) })
+	fc.reconcileUntil(r, func() bool { return isStalled() && len(fc.pods()) == 3 })
+	if isBound() {
+		t.Error("a role that does not exist is bound")
+	}
+	fc.create(objectsRole())
+	fc.reconcileUntil(r, fc.isReady)
+	if !isBound() {
+		t.Error("the role is not bound")
 	}
 }
 

@@ -4,7 +4,9 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
+	"os"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -30,10 +32,19 @@ func withProtobuf(client *rest.Config) *rest.Config {
 	return client
 }
 
-// restConfigFrom reads a kubeconfig file, or the pod's own configuration if file is empty.
-// Errors name the flag.
+// restConfigFrom reads a kubeconfig file, or the pod's own configuration if file is empty, with
+// which kube-apiserver is never asked through a proxy: it changes NO_PROXY, before the process
+// sends its first request. Errors name the flag.
 func restConfigFrom(file, flag string) (*rest.Config, error) {
 	if file == "" {
+		// The usual NO_PROXY does not have kube-apiserver's address. With rest.Config.Proxy instead, each client would have
+		// connections of its own, and that of authorization, which k8s.io/apiserver configures, would use the proxy.
+		for _, name := range []string{"NO_PROXY", "no_proxy"} { // which one comes first differs between versions of Go
+			value := cmp.Or(os.Getenv(name), os.Getenv("NO_PROXY"), os.Getenv("no_proxy")) + "," + os.Getenv("KUBERNETES_SERVICE_HOST")
+			if err := os.Setenv(name, value); err != nil {
+				return nil, fmt.Errorf("set %s=%s, so that kube-apiserver is asked without a proxy: %w", name, value, err)
+			}
+		}
 		config, err := rest.InClusterConfig()
 		if err != nil {
 			return nil, fmt.Errorf("no %s is given and this is not a pod: %w", flag, err)

@@ -181,7 +181,7 @@ func (w *Watcher) apply(ctx context.Context, origin string, backend *v1alpha1.Me
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	current := backend.DeepCopy()
-	w.retainSections(current)
+	retained, sources := w.retainSections(current)
 	s, err := settingsOf(current)
 	if err == nil {
 		err = w.target.Settings(ctx, s)
@@ -200,15 +200,17 @@ func (w *Watcher) apply(ctx context.Context, origin string, backend *v1alpha1.Me
 	reloads.WithLabelValues("success").Inc()
 	reloadSuccessful.Set(1)
 	w.lastError, w.generation, w.applied = "", backend.Generation, true
-	w.spec = current.Spec
+	w.spec, w.retained, w.sources = current.Spec, retained, sources
 	logger.Info("Applied the settings of the MetricsBackend",
 		"origin", origin, "metricsBackend", klog.KObj(backend), "generation", backend.Generation)
 }
 
 // retainSections completes the spec by those sections of the one before that it does not have, until the APIServices of their
-// groups are removed; and by the sources that were removed together with a section, not by those that were removed later.
-func (w *Watcher) retainSections(backend *v1alpha1.MetricsBackend) {
-	spec, groups, sources := &backend.Spec, backend.Retained(), w.sources
+// groups are removed; and by the sources that were removed together with a section, not by those that were removed later. It
+// returns these groups and sources.
+func (w *Watcher) retainSections(backend *v1alpha1.MetricsBackend) (groups []string, sources []v1alpha1.SourceSpec) {
+	spec := &backend.Spec
+	groups, sources = backend.Retained(), w.sources
 	for _, group := range groups {
 		switch group {
 		case "metrics.k8s.io":
@@ -222,10 +224,11 @@ func (w *Watcher) retainSections(backend *v1alpha1.MetricsBackend) {
 			sources = w.spec.Sources
 		}
 	}
-	w.retained, w.sources = groups, slices.DeleteFunc(slices.Clone(sources), func(source v1alpha1.SourceSpec) bool {
+	sources = slices.DeleteFunc(slices.Clone(sources), func(source v1alpha1.SourceSpec) bool {
 		return slices.ContainsFunc(spec.Sources, func(s v1alpha1.SourceSpec) bool { return s.Name == source.Name })
 	})
 	if len(groups) > 0 {
-		spec.Sources = append(spec.Sources, w.sources...)
+		spec.Sources = append(spec.Sources, sources...)
 	}
+	return groups, sources
 }

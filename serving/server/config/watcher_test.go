@@ -183,21 +183,26 @@ func TestRetirement(t *testing.T) {
 }
 
 // TestRetainedSources: what a later change removes stays removed, and a section that is served by its settings before keeps
-// the sources that went with it.
+// the sources that went with it. A spec that is refused in between changes nothing of that.
 func TestRetainedSources(t *testing.T) {
 	target := &fakeTarget{}
 	w := &Watcher{target: target.target()}
 	registered := []v1alpha1.APIServiceStatus{{Name: "v1beta1.external.metrics.k8s.io"}, {Name: "v1beta2.custom.metrics.k8s.io"}}
 	for i, change := range []struct {
-		custom, external bool
-		sources          []string
+		custom, external, refused bool
+		sources                   []string
 	}{
-		{true, true, []string{"a", "b", "c"}},
-		{true, false, []string{"b", "c"}}, // a went with external metrics
-		{true, false, []string{"b"}},      // c is deleted
-		{false, false, nil},               // b went with custom metrics
-		{false, true, nil},
+		{true, true, false, []string{"a", "b", "c"}},
+		{true, false, true, []string{"a", "b", "c"}},
+		{true, false, false, []string{"b", "c"}}, // a went with external metrics
+		{true, false, false, []string{"b"}},      // c is deleted
+		{false, false, true, []string{"b"}},
+		{false, false, false, nil}, // b went with custom metrics
+		{false, true, false, nil},
 	} {
+		if target.err = nil; change.refused {
+			target.err = errors.New("refused")
+		}
 		backend := backendWith(int64(i+1), nil)
 		backend.Status.APIServices = registered
 		if change.custom {

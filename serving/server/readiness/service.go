@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	discoveryclient "k8s.io/client-go/kubernetes/typed/discovery/v1"
 	"k8s.io/client-go/rest"
@@ -42,8 +44,7 @@ type Service struct {
 	podIP string
 	// config holds this pod's own credentials, which it presents to peers.
 	config *rest.Config
-	// caFile verifies the peers. client-go shares one transport among them and reloads the
-	// file when it changes.
+	// caFile verifies the peers. It is read for each request.
 	caFile string
 }
 
@@ -137,6 +138,8 @@ func (s *Service) Serves(ctx context.Context, address string, version schema.Gro
 	if err != nil {
 		return false, err
 	}
+	// client-go caches no transport with a proxy function.
+	defer utilnet.CloseIdleConnectionsFor(client.Client.Transport)
 	var status int
 	result := client.Get().AbsPath("/apis", version.Group, version.Version).MaxRetries(0).Do(ctx).StatusCode(&status)
 	switch err := result.Error(); {
@@ -159,6 +162,7 @@ func (s *Service) clientFor(address string) (*rest.RESTClient, error) {
 	config.APIPath = "/apis"
 	config.Insecure = false
 	config.CAData, config.CAFile = nil, s.caFile
+	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 	config.ServerName = s.name.Name + "." + s.name.Namespace + ".svc"
 	config.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
 	// The client's rate limit is for kube-apiserver, not for peers.

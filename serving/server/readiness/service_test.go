@@ -6,11 +6,13 @@ package readiness
 import (
 	"crypto/tls"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -142,7 +144,10 @@ func TestServes(t *testing.T) {
 				t.Fatal(err)
 			}
 			// The kube-apiserver's own CA and address must not be used for a peer.
-			config := &rest.Config{Host: "https://127.0.0.1:1", BearerToken: tc.token, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+			config := &rest.Config{
+				Host: "https://127.0.0.1:1", BearerToken: tc.token, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+				Proxy: func(*http.Request) (*url.URL, error) { return nil, errors.New("a proxy for a peer") },
+			}
 			p := &Service{name: ownService, config: config, caFile: caFile}
 			got, err := p.Serves(t.Context(), address, metricsV1beta1)
 			if tc.wantErr != "" {
