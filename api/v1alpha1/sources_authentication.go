@@ -29,7 +29,7 @@ type SourceAuthentication struct {
 	ServiceAccountToken *SourceServiceAccountToken `json:"serviceAccountToken,omitempty"`
 
 	// Tokens that an authorization server issues for a client's ID and secret (OAuth 2.0,
-	// grant type client_credentials). They are renewed when they expire. Default: none.
+	// grant type client_credentials). They are renewed before they expire. Default: none.
 	// +optional
 	OAuth2 *SourceOAuth2 `json:"oauth2,omitempty"`
 }

@@ -6,22 +6,16 @@ package prometheus
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/oauth2"
-	"golang.org/x/oauth2/clientcredentials"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
-
-	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
 const (
@@ -75,29 +69,8 @@ func newConnection(cfg *settings, c *credentials, before *connection, dial dialF
 	if err != nil {
 		return nil, fmt.Errorf("set up authentication: %w", err)
 	}
-	if o := cfg.spec.Authentication.OAuth2; o != nil {
-		// Outermost: with its header, Username and Password, which are not for the source, are not sent.
-		authenticated = &oauth2.Transport{Base: authenticated, Source: issuedTokens(o, c, n.transport)}
-	}
 	n.http = &http.Client{Transport: authenticated, CheckRedirect: refuseRedirects}
 	return n, nil
-}
-
-// issuedTokens returns the tokens of an authorization server. It may be elsewhere than the source: it
-// is always verified, also by public authorities, and gets no client certificate. oauth2 reads at most
-// 1 MiB of an answer.
-func issuedTokens(spec *v1alpha1.SourceOAuth2, c *credentials, source *http.Transport) oauth2.TokenSource {
-	roots, err := x509.SystemCertPool()
-	if err != nil {
-		roots = x509.NewCertPool()
-	}
-	roots.AppendCertsFromPEM(c.ca)
-	own := source.Clone()
-	own.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
-	// A short timeout, since all requests to the source wait for the token.
-	client := &http.Client{Transport: own, CheckRedirect: refuseRedirects, Timeout: 5 * time.Second}
-	config := clientcredentials.Config{ClientID: c.username, ClientSecret: c.password, TokenURL: spec.TokenURL, Scopes: spec.Scopes}
-	return config.TokenSource(context.WithValue(context.Background(), oauth2.HTTPClient, client))
 }
 
 // refuseRedirects keeps credentials from being sent to another host.
@@ -114,6 +87,11 @@ func newTransport(cfg *settings, c *credentials, dial dialFunc) (*http.Transport
 	if config == nil {
 		config = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
+	return transportWith(config, dial), nil
+}
+
+// transportWith returns a transport with a TLS configuration and our limits.
+func transportWith(config *tls.Config, dial dialFunc) *http.Transport {
 	return utilnet.SetTransportDefaults(&http.Transport{
 		TLSClientConfig:        config,
 		DialContext:            dial,
@@ -121,7 +99,7 @@ func newTransport(cfg *settings, c *credentials, dial dialFunc) (*http.Transport
 		MaxIdleConnsPerHost:    maxRequests,
 		IdleConnTimeout:        90 * time.Second,
 		MaxResponseHeaderBytes: maxHeaderBytes,
-	}), nil
+	})
 }
 
 // headers adds the headers of credentials to each request.
@@ -131,9 +109,6 @@ type headers struct {
 }
 
 func (h *headers) RoundTrip(r *http.Request) (*http.Response, error) {
-	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && token != h.credentials.token {
-		h.credentials.initRedactor(token)
-	}
 	if len(h.credentials.headers) > 0 {
 		r = r.Clone(r.Context())
 		for _, header := range h.credentials.headers {

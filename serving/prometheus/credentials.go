@@ -15,11 +15,11 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"golang.org/x/net/http/httpguts"
 	"golang.org/x/oauth2"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/transport"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -35,15 +35,15 @@ type Secrets func(name string) (map[string][]byte, error)
 // ConfigMaps returns the data of a ConfigMap, like Secrets.
 type ConfigMaps func(name string) (map[string][]byte, error)
 
-// Tokens returns a token of the ServiceAccount for sources, like Secrets. An error means that there
-// is none yet.
-type Tokens func(audience string) (*oauth2.Token, error)
+// Tokens returns the tokens of the ServiceAccount for sources, which do not block. An error means that there
+// are none yet.
+type Tokens func(audience string) (transport.ResettableTokenSource, error)
 
 // ErrNotFound is returned by Secrets and ConfigMaps if an object does not exist.
 var ErrNotFound = errors.New("there is no such object")
 
-// errPending is wrapped by the error of resolve if an object has not been read yet.
-var errPending = errors.New("it has yet to be read")
+// pendingError is the error of resolve if an object or a token is not known yet.
+type pendingError struct{ error }
 
 // header is set on each request.
 type header struct{ name, value string }
@@ -52,17 +52,19 @@ type header struct{ name, value string }
 type credentials struct {
 	ca, certificate, key []byte
 	token                string
-	// username and password are for the source or, with OAuth2, for the authorization server.
+	// tokens is where token is from, if it is renewed.
+	tokens             transport.ResettableTokenSource
 	username, password string
 	headers            []header
 	// redactor is nil if there is nothing to redact.
-	redactor atomic.Pointer[strings.Replacer]
+	redactor *strings.Replacer
 	// longest is the length of the longest redacted text.
-	longest atomic.Int64
+	longest int
 }
 
-// resolve returns the credentials of a source. Errors name object and key, never a value.
-func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets, configMaps ConfigMaps, tokens Tokens) (*credentials, error) {
+// resolve returns the credentials of a source; issued returns the tokens of its authorization server for a
+// client. Errors name object and key, never a value.
+func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets, configMaps ConfigMaps, tokens Tokens, issued func(client *credentials) transport.ResettableTokenSource) (*credentials, error) {
 	r := resolver{secrets: secrets}
 	c := &credentials{}
 	if ref := spec.TLS.CA; ref != nil {
@@ -83,15 +85,16 @@ func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets, configMaps Config
 		c.password = string(r.value(ref.Name, corev1.BasicAuthPasswordKey, "authentication.basic"))
 	}
 	if ref := spec.Authentication.ServiceAccountToken; ref != nil {
-		if token, err := tokens(ref.Audience); err != nil {
-			r.fail("there is no token for authentication.serviceAccountToken: %w: %w", errPending, err)
-		} else {
-			c.token = token.AccessToken
-		}
+		t, err := tokens(ref.Audience)
+		r.token(c, t, err, "authentication.serviceAccountToken")
 	}
 	if ref := spec.Authentication.OAuth2; ref != nil {
-		c.username = r.text(r.value(ref.Client.Name, "client-id", "authentication.oauth2.client"), ref.Client.Name, "client-id")
-		c.password = r.text(r.value(ref.Client.Name, "client-secret", "authentication.oauth2.client"), ref.Client.Name, "client-secret")
+		client := &credentials{ca: c.ca}
+		client.username = r.text(r.value(ref.Client.Name, "client-id", "authentication.oauth2.client"), ref.Client.Name, "client-id")
+		client.password = r.text(r.value(ref.Client.Name, "client-secret", "authentication.oauth2.client"), ref.Client.Name, "client-secret")
+		if r.err == nil {
+			r.token(c, issued(client), nil, "authentication.oauth2 (check its tokenURL, client and scopes)")
+		}
 	}
 	for i := range spec.Headers {
 		h := &spec.Headers[i]
@@ -101,7 +104,7 @@ func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets, configMaps Config
 		}
 		c.headers = append(c.headers, header{name: textproto.CanonicalMIMEHeaderKey(h.Name), value: value})
 	}
-	c.initRedactor("")
+	c.initRedactor()
 	return c, r.err
 }
 
@@ -126,6 +129,25 @@ func (r *resolver) fail(format string, args ...any) {
 	}
 }
 
+// pending is fail for what is not known yet.
+func (r *resolver) pending(format string, args ...any) {
+	if r.err == nil {
+		r.err = pendingError{fmt.Errorf(format, args...)}
+	}
+}
+
+// token sets the token of c to the newest of tokens, unless err is why there are none.
+func (r *resolver) token(c *credentials, tokens transport.ResettableTokenSource, err error, field string) {
+	if err == nil {
+		var token *oauth2.Token
+		if token, err = tokens.Token(); err == nil {
+			c.token, c.tokens = token.AccessToken, tokens
+			return
+		}
+	}
+	r.pending("there is no token for %s: %w", field, err)
+}
+
 func (r *resolver) key(ref *v1alpha1.SecretKeyReference, field string) []byte {
 	return r.value(ref.Name, ref.Key, field)
 }
@@ -145,7 +167,7 @@ func (r *resolver) read(kind string, get func(name string) (map[string][]byte, e
 		r.fail("there is no %s %q for %s: create it in the backend's namespace", kind, name, field)
 		return nil
 	case err != nil:
-		r.fail("the %s %q for %s is not known: %w: %w", kind, name, field, errPending, err)
+		r.pending("the %s %q for %s is not known yet: %w", kind, name, field, err)
 		return nil
 	}
 	value := data[key]
@@ -172,10 +194,10 @@ const (
 	minRedacted = 4
 )
 
-// initRedactor prepares redact, also for an issued token. Messages reach users of all namespaces,
-// who may not even read the headers in the spec.
-func (c *credentials) initRedactor(issued string) {
-	texts := []string{c.token, c.username, c.password, issued}
+// initRedactor prepares redact. Messages reach users of all namespaces, who may not even read the
+// headers in the spec.
+func (c *credentials) initRedactor() {
+	texts := []string{c.token, c.username, c.password}
 	if c.username != "" || c.password != "" {
 		// The value of the Authorization header, and the texts that OAuth 2.0 puts into it.
 		id, secret := url.QueryEscape(c.username), url.QueryEscape(c.password)
@@ -205,16 +227,16 @@ func (c *credentials) initRedactor(issued string) {
 	for _, text := range slices.Compact(texts) {
 		pairs = append(pairs, text, redacted)
 	}
-	c.longest.Store(int64(len(texts[0])))
-	c.redactor.Store(strings.NewReplacer(pairs...))
+	c.longest = len(texts[0])
+	c.redactor = strings.NewReplacer(pairs...)
 }
 
 // redact replaces credentials in a text.
 func (c *credentials) redact(text string) string {
-	if c == nil || c.redactor.Load() == nil {
+	if c == nil || c.redactor == nil {
 		return text
 	}
-	return c.redactor.Load().Replace(text)
+	return c.redactor.Replace(text)
 }
 
 // excerptSize limits what is read of an error response, which may repeat a query of 16 KiB.
@@ -223,13 +245,12 @@ const excerptSize = 40 << 10
 // excerpt returns the beginning of the body of an error response, redacted. Read errors do not
 // matter, as there is the status.
 func (c *credentials) excerpt(r io.Reader) string {
-	longest := int(c.longest.Load())
-	limit := excerptSize + longest
+	limit := excerptSize + c.longest
 	b, _ := io.ReadAll(io.LimitReader(r, int64(limit)))
 	text := c.redact(string(b))
 	if len(b) == limit {
 		// The end may be a prefix of a credential.
-		text = text[:max(len(text)-longest, 0)]
+		text = text[:max(len(text)-c.longest, 0)]
 	}
 	return text
 }

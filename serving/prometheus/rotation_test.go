@@ -135,7 +135,7 @@ func TestAnotherSecret(t *testing.T) {
 			w.clock.Step(maxPending - time.Second)
 			ask(before)
 			w.clock.Step(2 * time.Second)
-			fails(`the Secret "new" for authentication.bearerToken is not known: it has yet to be read: Forbidden`)
+			fails(`the Secret "new" for authentication.bearerToken is not known yet: Forbidden`)
 			w.secrets.yet("new", nil)
 			ask("Bearer new-token")
 

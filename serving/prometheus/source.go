@@ -15,8 +15,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/rungroup"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
+	"github.com/metricsbackend/metrics-backend-operator/serving/accounttoken"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
@@ -45,6 +47,8 @@ type Source struct {
 	tokens     Tokens
 	clock      clock.WithTicker
 	dial       dialFunc
+	// requesting requests tokens of the authorization server.
+	requesting rungroup.Group
 	// slots limits concurrent requests over all connections.
 	slots  *semaphore.Weighted
 	series *series.Discovery
@@ -53,6 +57,10 @@ type Source struct {
 	mu         sync.Mutex
 	settings   *settings
 	connection *connection
+	// issued are the tokens of the authorization server in settings for client; nil for none.
+	issued *accounttoken.Source
+	client *credentials
+	stop   func()
 	// pendingSince is since when a Secret has not been read yet; zero if all have.
 	pendingSince time.Time
 }
@@ -91,6 +99,10 @@ func (s *Source) Apply(spec v1alpha1.PrometheusSource) error {
 	// Headers and credentials may select the tenant, which has other series, and parameters may filter them.
 	otherSeries := s.settings.endpoint != cfg.endpoint || s.settings.parameters != cfg.parameters || !reflect.DeepEqual(s.settings.spec.Headers, cfg.spec.Headers) ||
 		!reflect.DeepEqual(s.settings.spec.Authentication, cfg.spec.Authentication)
+	if s.issued != nil && !reflect.DeepEqual(s.settings.spec.Authentication, cfg.spec.Authentication) {
+		s.stop()
+		s.issued = nil
+	}
 	s.settings = cfg
 	s.series.Apply(cfg.discovery)
 	s.health.forget()
@@ -106,21 +118,22 @@ func (s *Source) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { s.series.Run(ctx) })
 	running.Go(func() { s.watchHealth(ctx) })
+	running.Go(func() { s.requesting.Run(ctx) })
 	running.Wait()
 	s.Close()
 }
 
 // maxPending is how long the present connection is still used while a Secret that the spec newly
-// references has not been read: the operator has to update a Role first.
+// references has not been read, or there is no token: the operator has to update a Role first.
 const maxPending = 30 * time.Second
 
 // current returns the connection for the present settings and credentials.
 func (s *Source) current() (*connection, *query.Failure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c, err := resolve(s.settings.spec, s.secrets, s.configMaps, s.tokens)
+	c, err := resolve(s.settings.spec, s.secrets, s.configMaps, s.tokens, s.issuedTokens)
 	before := s.connection
-	if errors.Is(err, errPending) {
+	if _, pending := errors.AsType[pendingError](err); pending {
 		if s.pendingSince.IsZero() {
 			s.pendingSince = s.clock.Now()
 		}

@@ -72,7 +72,7 @@ func newMetricPipeline(resources restmapping.Discovery, references *config.Refer
 		p.catalog.SetResources(mapper)
 		p.changed.Set()
 	})
-	p.sources = &sourceRegistry{clock: c, secrets: references.Secrets.Get, configMaps: references.ConfigMaps.Get, tokens: references.Token, onSeries: func(source, matcher string) {
+	p.sources = &sourceRegistry{clock: c, secrets: references.Secrets.Get, configMaps: references.ConfigMaps.Get, tokens: references.Tokens, onSeries: func(source, matcher string) {
 		p.updateSeries(source, matcher)
 		p.changed.Set()
 	}}

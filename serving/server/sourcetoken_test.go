@@ -69,7 +69,10 @@ func TestSourceNeverGetsServingsToken(t *testing.T) {
 	p.pipeline.references.Watch(specs)
 	go p.pipeline.references.Run(t.Context())
 	eventuallyTrue(t, "there is a token", func() bool {
-		_, err := p.pipeline.references.Token("")
+		tokens, err := p.pipeline.references.Tokens("")
+		if err == nil {
+			_, err = tokens.Token()
+		}
 		return err == nil
 	})
 	p.pipeline.sources.apply(specs, nil)

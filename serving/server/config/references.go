@@ -11,12 +11,12 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/oauth2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -69,13 +69,13 @@ func (r *References) Retain(sources []v1alpha1.SourceSpec) {
 // Run watches and requests until the context ends.
 func (r *References) Run(ctx context.Context) { r.running.Run(ctx) }
 
-// Token implements prometheus.Tokens.
-func (r *References) Token(audience string) (*oauth2.Token, error) {
+// Tokens implements prometheus.Tokens.
+func (r *References) Tokens(audience string) (transport.ResettableTokenSource, error) {
 	tokens, ok := r.tokens.get(audience)
 	if !ok {
 		return nil, errors.New("it is not requested yet")
 	}
-	return tokens.Token()
+	return tokens, nil
 }
 
 // byName runs one item for each of a set of names that changes.

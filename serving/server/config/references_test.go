@@ -126,7 +126,9 @@ func TestTokensByAudience(t *testing.T) {
 			synctest.Wait()
 			all := map[string]string{}
 			for _, audience := range []string{"", "thanos"} {
-				if token, err := r.Token(audience); err != nil {
+				if tokens, err := r.Tokens(audience); err != nil {
+					all[audience] = err.Error()
+				} else if token, err := tokens.Token(); err != nil {
 					all[audience] = err.Error()
 				} else {
 					all[audience] = token.AccessToken
