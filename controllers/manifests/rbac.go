@@ -178,7 +178,7 @@ func Role(s Serving) *rbacv1ac.RoleApplyConfiguration {
 	if names := v1alpha1.SourceSecrets(s.Sources); len(names) > 0 {
 		rules = append(rules, rule([]string{""}, []string{"secrets"}, []string{"list", "watch"}).WithResourceNames(names...))
 	}
-	if names := v1alpha1.SourceConfigMaps(s.Sources); len(names) > 0 {
+	if names := v1alpha1.SourceConfigMaps(s.Sources, s.Spec.CAConfigMap); len(names) > 0 {
 		rules = append(rules, rule([]string{""}, []string{"configmaps"}, []string{"list", "watch"}).WithResourceNames(names...))
 	}
 	for _, r := range s.RoleBefore.Rules {

@@ -6,6 +6,8 @@ package prometheus
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -87,7 +89,22 @@ func newTransport(cfg *settings, c *credentials, dial dialFunc) (*http.Transport
 	if config == nil {
 		config = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
+	if len(c.ca) == 0 && len(c.extraCA) > 0 {
+		config.RootCAs = publicRoots()
+		if !config.RootCAs.AppendCertsFromPEM(c.extraCA) {
+			return nil, errors.New("the key of the ConfigMap that serving.caConfigMap names has no CA certificate in PEM: correct it")
+		}
+	}
 	return transportWith(config, dial), nil
+}
+
+// publicRoots returns the public authorities, or those that the environment names.
+func publicRoots() *x509.CertPool {
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		return x509.NewCertPool()
+	}
+	return roots
 }
 
 // transportWith returns a transport with a TLS configuration and our limits.

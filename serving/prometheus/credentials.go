@@ -51,7 +51,9 @@ type header struct{ name, value string }
 // credentials are the values that a spec references in Secrets, and its headers.
 type credentials struct {
 	ca, certificate, key []byte
-	token                string
+	// extraCA are trusted beside public authorities.
+	extraCA []byte
+	token   string
 	// tokens is where token is from, if it is renewed.
 	tokens             transport.ResettableTokenSource
 	username, password string
@@ -64,7 +66,7 @@ type credentials struct {
 
 // resolve returns the credentials of a source; issued returns the tokens of its authorization server for a
 // client. Errors name object and key, never a value.
-func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets, configMaps ConfigMaps, tokens Tokens, issued func(client *credentials) transport.ResettableTokenSource) (*credentials, error) {
+func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets, configMaps ConfigMaps, extraCA *v1alpha1.ConfigMapKeyReference, tokens Tokens, issued func(client *credentials) transport.ResettableTokenSource) (*credentials, error) {
 	r := resolver{secrets: secrets}
 	c := &credentials{}
 	if ref := spec.TLS.CA; ref != nil {
@@ -72,6 +74,10 @@ func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets, configMaps Config
 	}
 	if ref := spec.TLS.CAConfigMap; ref != nil {
 		c.ca = r.read("ConfigMap", configMaps, ref.Name, ref.Key, "tls.caConfigMap")
+	}
+	public := strings.HasPrefix(spec.URL, "https:") && c.ca == nil && !spec.TLS.InsecureSkipVerify
+	if extraCA != nil && (public || spec.Authentication.OAuth2 != nil) {
+		c.extraCA = r.read("ConfigMap", configMaps, extraCA.Name, extraCA.Key, "serving.caConfigMap")
 	}
 	if ref := spec.TLS.ClientCertificate; ref != nil {
 		c.certificate = r.value(ref.Name, corev1.TLSCertKey, "tls.clientCertificate")
@@ -89,7 +95,7 @@ func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets, configMaps Config
 		r.token(c, t, err, "authentication.serviceAccountToken")
 	}
 	if ref := spec.Authentication.OAuth2; ref != nil {
-		client := &credentials{ca: c.ca}
+		client := &credentials{ca: c.ca, extraCA: c.extraCA}
 		client.username = r.text(r.value(ref.Client.Name, "client-id", "authentication.oauth2.client"), ref.Client.Name, "client-id")
 		client.password = r.text(r.value(ref.Client.Name, "client-secret", "authentication.oauth2.client"), ref.Client.Name, "client-secret")
 		if r.err == nil {
@@ -110,7 +116,7 @@ func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets, configMaps Config
 
 // sameTLS reports whether TLS connections opened with one can be used with the other.
 func (c *credentials) sameTLS(o *credentials) bool {
-	return bytes.Equal(c.ca, o.ca) && bytes.Equal(c.certificate, o.certificate) && bytes.Equal(c.key, o.key)
+	return bytes.Equal(c.ca, o.ca) && bytes.Equal(c.extraCA, o.extraCA) && bytes.Equal(c.certificate, o.certificate) && bytes.Equal(c.key, o.key)
 }
 
 func (c *credentials) equal(o *credentials) bool {

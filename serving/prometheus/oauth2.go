@@ -6,7 +6,6 @@ package prometheus
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"math/rand/v2"
 	"net/http"
@@ -42,11 +41,9 @@ func (s *Source) issuedTokens(client *credentials) transport.ResettableTokenSour
 // the source: it is always verified, also by public authorities, and gets no client certificate. oauth2 reads at most
 // 1 MiB of an answer.
 func (s *Source) requestIssued(config *clientcredentials.Config, client *credentials) func(context.Context) (*oauth2.Token, error) {
-	roots, err := x509.SystemCertPool()
-	if err != nil {
-		roots = x509.NewCertPool()
-	}
+	roots := publicRoots()
 	roots.AppendCertsFromPEM(client.ca)
+	roots.AppendCertsFromPEM(client.extraCA)
 	client.initRedactor()
 	requests := &http.Client{
 		Transport:     transportWith(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, s.dial),

@@ -31,6 +31,9 @@ type Options struct {
 	Secrets Secrets
 	// ConfigMaps returns the CA certificates in ConfigMaps; nil if the spec references none.
 	ConfigMaps ConfigMaps
+	// ExtraCA returns serving.caConfigMap: where CA certificates are that are trusted beside the public ones; nil
+	// for none.
+	ExtraCA func() *v1alpha1.ConfigMapKeyReference
 	// Tokens returns tokens of the ServiceAccount for sources; nil if the spec needs none.
 	Tokens Tokens
 	Clock  clock.WithTicker
@@ -44,6 +47,7 @@ type Source struct {
 	name       string
 	secrets    Secrets
 	configMaps ConfigMaps
+	extraCA    func() *v1alpha1.ConfigMapKeyReference
 	tokens     Tokens
 	clock      clock.WithTicker
 	dial       dialFunc
@@ -78,7 +82,7 @@ func New(o Options, spec v1alpha1.PrometheusSource) (*Source, error) {
 		return nil, fmt.Errorf("source %q: %w", o.Name, err)
 	}
 	s := &Source{
-		name: o.Name, secrets: o.Secrets, configMaps: o.ConfigMaps, tokens: o.Tokens, clock: o.Clock, dial: o.Dial,
+		name: o.Name, secrets: o.Secrets, configMaps: o.ConfigMaps, extraCA: o.ExtraCA, tokens: o.Tokens, clock: o.Clock, dial: o.Dial,
 		slots:    semaphore.NewWeighted(maxRequests),
 		settings: cfg,
 	}
@@ -131,7 +135,11 @@ const maxPending = 30 * time.Second
 func (s *Source) current() (*connection, *query.Failure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c, err := resolve(s.settings.spec, s.secrets, s.configMaps, s.tokens, s.issuedTokens)
+	var extra *v1alpha1.ConfigMapKeyReference
+	if s.extraCA != nil {
+		extra = s.extraCA()
+	}
+	c, err := resolve(s.settings.spec, s.secrets, s.configMaps, extra, s.tokens, s.issuedTokens)
 	before := s.connection
 	if _, pending := errors.AsType[pendingError](err); pending {
 		if s.pendingSince.IsZero() {

@@ -66,7 +66,7 @@ func TestSourceNeverGetsServingsToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.pipeline.references.Watch(specs)
+	p.pipeline.references.Watch(&v1alpha1.MetricsBackendSpec{Sources: specs})
 	go p.pipeline.references.Run(t.Context())
 	eventuallyTrue(t, "there is a token", func() bool {
 		tokens, err := p.pipeline.references.Tokens("")

@@ -52,18 +52,18 @@ func NewReferences(client kubernetes.Interface, namespace string, newTokens func
 	return r
 }
 
-// Watch also watches the objects that the sources name.
-func (r *References) Watch(sources []v1alpha1.SourceSpec) {
-	r.Secrets.add(v1alpha1.SourceSecrets(sources))
-	r.ConfigMaps.add(v1alpha1.SourceConfigMaps(sources))
-	r.tokens.add(v1alpha1.SourceAudiences(sources))
+// Watch also watches the objects that the sources of a spec use.
+func (r *References) Watch(spec *v1alpha1.MetricsBackendSpec) {
+	r.Secrets.add(v1alpha1.SourceSecrets(spec.Sources))
+	r.ConfigMaps.add(v1alpha1.SourceConfigMaps(spec.Sources, spec.Serving.CAConfigMap))
+	r.tokens.add(v1alpha1.SourceAudiences(spec.Sources))
 }
 
-// Retain stops watching all objects but those that the sources name.
-func (r *References) Retain(sources []v1alpha1.SourceSpec) {
-	r.Secrets.retain(v1alpha1.SourceSecrets(sources))
-	r.ConfigMaps.retain(v1alpha1.SourceConfigMaps(sources))
-	r.tokens.retain(v1alpha1.SourceAudiences(sources))
+// Retain stops watching all objects but those that the sources of a spec use.
+func (r *References) Retain(spec *v1alpha1.MetricsBackendSpec) {
+	r.Secrets.retain(v1alpha1.SourceSecrets(spec.Sources))
+	r.ConfigMaps.retain(v1alpha1.SourceConfigMaps(spec.Sources, spec.Serving.CAConfigMap))
+	r.tokens.retain(v1alpha1.SourceAudiences(spec.Sources))
 }
 
 // Run watches and requests until the context ends.
