@@ -54,7 +54,7 @@ func TestServiceAccountToken(t *testing.T) {
 		s.Authentication.ServiceAccountToken = &v1alpha1.SourceServiceAccountToken{Audience: "thanos"}
 	})
 	tokens := map[string]*accountTokens{"thanos": {}}
-	w.source.tokens = func(audience string) (transport.ResettableTokenSource, error) { return tokens[audience], nil }
+	w.source.tokens = func(audience string) transport.ResettableTokenSource { return tokens[audience] }
 	evaluate := func() error {
 		_, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant)
 		return err
@@ -78,7 +78,7 @@ func TestServiceAccountToken(t *testing.T) {
 	w.clock.Step(maxPending)
 	_ = evaluate()
 	w.clock.Step(maxPending)
-	if f := failureIn(t, evaluate()); f.Reason != query.ReasonCredentials || f.Message != "there is no token for authentication.serviceAccountToken: cannot get a token: forbidden" {
+	if f := failureIn(t, evaluate()); f.Reason != query.ReasonCredentials || f.Message != "there is no token for authentication: cannot get a token: forbidden" {
 		t.Errorf("without a token: %v", f)
 	}
 }

@@ -4,20 +4,29 @@
 package prometheus
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/url"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
+	"github.com/metricsbackend/metrics-backend-operator/serving/accounttoken"
 )
 
 const (
@@ -89,26 +98,14 @@ func newTransport(cfg *settings, c *credentials, dial dialFunc) (*http.Transport
 	if config == nil {
 		config = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
-	if len(c.ca) == 0 && len(c.extraCA) > 0 {
-		config.RootCAs = publicRoots()
+	if len(c.ca) == 0 && len(bytes.TrimSpace(c.extraCA)) > 0 {
+		if config.RootCAs, err = x509.SystemCertPool(); err != nil {
+			return nil, fmt.Errorf("read the public CA certificates: %w", err)
+		}
 		if !config.RootCAs.AppendCertsFromPEM(c.extraCA) {
-			return nil, errors.New("the key of the ConfigMap that serving.caConfigMap names has no CA certificate in PEM: correct it")
+			return nil, errors.New("no CA certificate in PEM under the key of the ConfigMap that serving.caConfigMap names, nor in tls: correct them")
 		}
 	}
-	return transportWith(config, dial), nil
-}
-
-// publicRoots returns the public authorities, or those that the environment names.
-func publicRoots() *x509.CertPool {
-	roots, err := x509.SystemCertPool()
-	if err != nil {
-		return x509.NewCertPool()
-	}
-	return roots
-}
-
-// transportWith returns a transport with a TLS configuration and our limits.
-func transportWith(config *tls.Config, dial dialFunc) *http.Transport {
 	return utilnet.SetTransportDefaults(&http.Transport{
 		TLSClientConfig:        config,
 		DialContext:            dial,
@@ -116,7 +113,7 @@ func transportWith(config *tls.Config, dial dialFunc) *http.Transport {
 		MaxIdleConnsPerHost:    maxRequests,
 		IdleConnTimeout:        90 * time.Second,
 		MaxResponseHeaderBytes: maxHeaderBytes,
-	})
+	}), nil
 }
 
 // headers adds the headers of credentials to each request.
@@ -133,4 +130,41 @@ func (h *headers) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	return h.next.RoundTrip(r)
+}
+
+// issuedTokens returns the tokens of the authorization server in settings for a client. They are requested in
+// the background while Run runs: a server that does not answer delays no request. mu is held.
+func (s *Source) issuedTokens(client *credentials) transport.ResettableTokenSource {
+	if s.issued == nil || !s.client.equal(client) {
+		s.stop()
+		spec := s.settings.spec.Authentication.OAuth2
+		u, _ := url.Parse(spec.TokenURL) // newSettings has parsed it.
+		client.initRedactor()
+		config := &clientcredentials.Config{ClientID: client.username, ClientSecret: client.password, TokenURL: spec.TokenURL, Scopes: spec.Scopes}
+		s.client, s.issued = client, accounttoken.NewOf("the authorization server "+u.Host, func(ctx context.Context) (*oauth2.Token, error) {
+			return s.requestToken(ctx, config, client)
+		}, s.clock, rand.Float64)
+		s.stop = s.requesting.Go(s.issued.Run)
+	}
+	return s.issued
+}
+
+// requestToken requests a token of an authorization server, and then a probe. The server may be elsewhere than the
+// source: it is always verified, also by public authorities, and gets no client certificate. oauth2 reads at
+// most 1 MiB of an answer.
+func (s *Source) requestToken(ctx context.Context, config *clientcredentials.Config, client *credentials) (*oauth2.Token, error) {
+	own, err := newTransport(&settings{spec: &v1alpha1.PrometheusSource{}}, &credentials{extraCA: client.extraCA}, s.dial)
+	if err != nil {
+		return nil, err
+	}
+	defer own.CloseIdleConnections()
+	token, err := config.Token(context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: own, CheckRedirect: refuseRedirects}))
+	if err != nil {
+		// It may repeat the request.
+		return nil, errors.New(text.Line(client.redact(err.Error()), maxMessage))
+	}
+	// Negative without an Expiry.
+	token.ExpiresIn = int64(time.Until(token.Expiry).Round(time.Second).Seconds())
+	s.health.probeRequested.Set()
+	return token, nil
 }

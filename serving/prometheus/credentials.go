@@ -17,7 +17,6 @@ import (
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
-	"golang.org/x/oauth2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/transport"
 
@@ -35,14 +34,13 @@ type Secrets func(name string) (map[string][]byte, error)
 // ConfigMaps returns the data of a ConfigMap, like Secrets.
 type ConfigMaps func(name string) (map[string][]byte, error)
 
-// Tokens returns the tokens of the ServiceAccount for sources, which do not block. An error means that there
-// are none yet.
-type Tokens func(audience string) (transport.ResettableTokenSource, error)
+// Tokens returns the tokens of the ServiceAccount for sources, which do not block.
+type Tokens func(audience string) transport.ResettableTokenSource
 
 // ErrNotFound is returned by Secrets and ConfigMaps if an object does not exist.
 var ErrNotFound = errors.New("there is no such object")
 
-// pendingError is the error of resolve if an object or a token is not known yet.
+// pendingError is wrapped by the error of resolve if an object or a token is not known yet.
 type pendingError struct{ error }
 
 // header is set on each request.
@@ -91,15 +89,21 @@ func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets, configMaps Config
 		c.password = string(r.value(ref.Name, corev1.BasicAuthPasswordKey, "authentication.basic"))
 	}
 	if ref := spec.Authentication.ServiceAccountToken; ref != nil {
-		t, err := tokens(ref.Audience)
-		r.token(c, t, err, "authentication.serviceAccountToken")
+		c.tokens = tokens(ref.Audience)
 	}
 	if ref := spec.Authentication.OAuth2; ref != nil {
-		client := &credentials{ca: c.ca, extraCA: c.extraCA}
+		client := &credentials{extraCA: slices.Concat(c.extraCA, []byte("\n"), c.ca)}
 		client.username = r.text(r.value(ref.Client.Name, "client-id", "authentication.oauth2.client"), ref.Client.Name, "client-id")
 		client.password = r.text(r.value(ref.Client.Name, "client-secret", "authentication.oauth2.client"), ref.Client.Name, "client-secret")
 		if r.err == nil {
-			r.token(c, issued(client), nil, "authentication.oauth2 (check its tokenURL, client and scopes)")
+			c.tokens = issued(client)
+		}
+	}
+	if c.tokens != nil {
+		if token, err := c.tokens.Token(); err != nil {
+			r.fail("there is no token for authentication: %w", pendingError{err})
+		} else {
+			c.token = token.AccessToken
 		}
 	}
 	for i := range spec.Headers {
@@ -135,25 +139,6 @@ func (r *resolver) fail(format string, args ...any) {
 	}
 }
 
-// pending is fail for what is not known yet.
-func (r *resolver) pending(format string, args ...any) {
-	if r.err == nil {
-		r.err = pendingError{fmt.Errorf(format, args...)}
-	}
-}
-
-// token sets the token of c to the newest of tokens, unless err is why there are none.
-func (r *resolver) token(c *credentials, tokens transport.ResettableTokenSource, err error, field string) {
-	if err == nil {
-		var token *oauth2.Token
-		if token, err = tokens.Token(); err == nil {
-			c.token, c.tokens = token.AccessToken, tokens
-			return
-		}
-	}
-	r.pending("there is no token for %s: %w", field, err)
-}
-
 func (r *resolver) key(ref *v1alpha1.SecretKeyReference, field string) []byte {
 	return r.value(ref.Name, ref.Key, field)
 }
@@ -173,7 +158,7 @@ func (r *resolver) read(kind string, get func(name string) (map[string][]byte, e
 		r.fail("there is no %s %q for %s: create it in the backend's namespace", kind, name, field)
 		return nil
 	case err != nil:
-		r.pending("the %s %q for %s is not known yet: %w", kind, name, field, err)
+		r.fail("the %s %q for %s is not known yet: %w", kind, name, field, pendingError{err})
 		return nil
 	}
 	value := data[key]

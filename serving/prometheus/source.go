@@ -82,7 +82,7 @@ func New(o Options, spec v1alpha1.PrometheusSource) (*Source, error) {
 		return nil, fmt.Errorf("source %q: %w", o.Name, err)
 	}
 	s := &Source{
-		name: o.Name, secrets: o.Secrets, configMaps: o.ConfigMaps, extraCA: o.ExtraCA, tokens: o.Tokens, clock: o.Clock, dial: o.Dial,
+		name: o.Name, secrets: o.Secrets, configMaps: o.ConfigMaps, extraCA: o.ExtraCA, tokens: o.Tokens, clock: o.Clock, dial: o.Dial, stop: func() {},
 		slots:    semaphore.NewWeighted(maxRequests),
 		settings: cfg,
 	}
@@ -103,7 +103,7 @@ func (s *Source) Apply(spec v1alpha1.PrometheusSource) error {
 	// Headers and credentials may select the tenant, which has other series, and parameters may filter them.
 	otherSeries := s.settings.endpoint != cfg.endpoint || s.settings.parameters != cfg.parameters || !reflect.DeepEqual(s.settings.spec.Headers, cfg.spec.Headers) ||
 		!reflect.DeepEqual(s.settings.spec.Authentication, cfg.spec.Authentication)
-	if s.issued != nil && !reflect.DeepEqual(s.settings.spec.Authentication, cfg.spec.Authentication) {
+	if !reflect.DeepEqual(s.settings.spec.Authentication, cfg.spec.Authentication) {
 		s.stop()
 		s.issued = nil
 	}

@@ -69,10 +69,7 @@ func TestSourceNeverGetsServingsToken(t *testing.T) {
 	p.pipeline.references.Watch(&v1alpha1.MetricsBackendSpec{Sources: specs})
 	go p.pipeline.references.Run(t.Context())
 	eventuallyTrue(t, "there is a token", func() bool {
-		tokens, err := p.pipeline.references.Tokens("")
-		if err == nil {
-			_, err = tokens.Token()
-		}
+		_, err := p.pipeline.references.Tokens("").Token()
 		return err == nil
 	})
 	p.pipeline.sources.apply(specs, nil)

@@ -70,12 +70,12 @@ func (r *References) Retain(spec *v1alpha1.MetricsBackendSpec) {
 func (r *References) Run(ctx context.Context) { r.running.Run(ctx) }
 
 // Tokens implements prometheus.Tokens.
-func (r *References) Tokens(audience string) (transport.ResettableTokenSource, error) {
+func (r *References) Tokens(audience string) transport.ResettableTokenSource {
 	tokens, ok := r.tokens.get(audience)
 	if !ok {
-		return nil, errors.New("it is not requested yet")
+		return r.tokens.create(audience) // It has no token.
 	}
-	return tokens, nil
+	return tokens
 }
 
 // byName runs one item for each of a set of names that changes.

@@ -126,9 +126,7 @@ func TestTokensByAudience(t *testing.T) {
 			synctest.Wait()
 			all := map[string]string{}
 			for _, audience := range []string{"", "thanos"} {
-				if tokens, err := r.Tokens(audience); err != nil {
-					all[audience] = err.Error()
-				} else if token, err := tokens.Token(); err != nil {
+				if token, err := r.Tokens(audience).Token(); err != nil {
 					all[audience] = err.Error()
 				} else {
 					all[audience] = token.AccessToken
@@ -145,7 +143,7 @@ func TestTokensByAudience(t *testing.T) {
 			}
 			return spec
 		}
-		const unrequested = "it is not requested yet"
+		const unrequested = "a token of ServiceAccount backend/source was not requested yet"
 		r.Watch(wanting("thanos", "thanos"))
 		if diff := cmp.Diff(map[string]string{"": unrequested, "thanos": "token for thanos"}, tokens()); diff != "" {
 			t.Errorf("with an audience (-want +got):\n%s", diff)
