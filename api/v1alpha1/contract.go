@@ -142,10 +142,6 @@ type DeclaredHealth struct {
 // NAMESPACE/NAME, whose token it requests for kubelets.
 const ScrapeAccountVariable = "SCRAPE_SERVICE_ACCOUNT"
 
-// ExtraCAVariable is the environment variable of a serving pod with the file of
-// spec.serving.caConfigMap.
-const ExtraCAVariable = "EXTRA_CA_CERTS"
-
 // Serves reports whether serving pods answer requests for an API group, and may collect what that takes: if the spec has its
 // section, or while the status has an APIService of it. Its removal takes time, and until then answers must not become empty.
 func (b *MetricsBackend) Serves(group string) bool {

@@ -143,20 +143,21 @@ type ServingSpec struct {
 	ServiceAccountAnnotations map[string]string `json:"serviceAccountAnnotations,omitempty"`
 
 	// Environment variables to add to the serving container, at most 50, for example
-	// HTTPS_PROXY for requests to sources (NO_PROXY must then have the addresses of
-	// kube-apiserver, Services and pods), GOMEMLIMIT or GOGC. Those that the operator sets
-	// (POD_IP, SCRAPE_SERVICE_ACCOUNT, EXTRA_CA_CERTS) are refused. Default: none.
+	// HTTPS_PROXY for requests to sources (NO_PROXY must then have those inside of the
+	// cluster, such as .svc), GOMEMLIMIT or GOGC. Those that the operator sets
+	// (POD_IP, SCRAPE_SERVICE_ACCOUNT) are refused. Default: none.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=50
-	// +kubebuilder:validation:XValidation:rule="self.all(e, !(e.name in ['POD_IP', 'SCRAPE_SERVICE_ACCOUNT', 'EXTRA_CA_CERTS']))",message="serving.env must not have POD_IP, SCRAPE_SERVICE_ACCOUNT and EXTRA_CA_CERTS, which the operator sets: for CA certificates use serving.caConfigMap"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !(e.name in ['POD_IP', 'SCRAPE_SERVICE_ACCOUNT']))",message="serving.env must not have POD_IP and SCRAPE_SERVICE_ACCOUNT, which the operator sets"
 	Env []corev1.EnvVar `json:"env,omitempty"`
 
 	// Key of a ConfigMap in the serving namespace with CA certificates in PEM, which serving
-	// trusts in addition to the public ones, for sources without a CA of their own and for
-	// proxies. Its pods mount it, read it when they start, and do not start without it. It
-	// has no effect if SSL_CERT_FILE or SSL_CERT_DIR in env name certificates. Default: none.
+	// trusts in addition to the public ones, or those that SSL_CERT_FILE or SSL_CERT_DIR in
+	// env name: for https:// sources without a CA of their own, proxies to them, and
+	// authorization servers. It is watched: a change takes effect with the next connection.
+	// Without it these sources fail, and nothing else. Default: none.
 	// +optional
 	CAConfigMap *ConfigMapKeyReference `json:"caConfigMap,omitempty"`
 

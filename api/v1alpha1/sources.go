@@ -199,8 +199,8 @@ type ConfigMapKeyReference struct {
 type SourceTLS struct {
 	// Key of a Secret with the CA certificates in PEM that verify the server's
 	// certificate. Only one of ca and caConfigMap can be set. Default: the public CA
-	// certificates in serving and those of serving.caConfigMap, or those that SSL_CERT_FILE
-	// or SSL_CERT_DIR in its environment name.
+	// certificates in serving, or those that SSL_CERT_FILE or SSL_CERT_DIR in its
+	// environment name, and those of serving.caConfigMap.
 	// +optional
 	CA *SecretKeyReference `json:"ca,omitempty"`
 

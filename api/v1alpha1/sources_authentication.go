@@ -29,7 +29,7 @@ type SourceAuthentication struct {
 	ServiceAccountToken *SourceServiceAccountToken `json:"serviceAccountToken,omitempty"`
 
 	// Tokens that an authorization server issues for a client's ID and secret (OAuth 2.0,
-	// grant type client_credentials). They are renewed when they expire. Default: none.
+	// grant type client_credentials). They are renewed before they expire. Default: none.
 	// +optional
 	OAuth2 *SourceOAuth2 `json:"oauth2,omitempty"`
 }
@@ -47,8 +47,8 @@ type SourceServiceAccountToken struct {
 // SourceOAuth2 is a client of an authorization server.
 type SourceOAuth2 struct {
 	// URL of the token endpoint, https://, without user, query and fragment. It is verified
-	// with the public CA certificates in serving and those of tls.ca or tls.caConfigMap,
-	// also with tls.insecureSkipVerify.
+	// with the public CA certificates in serving and those of tls.ca, tls.caConfigMap and
+	// serving.caConfigMap, also with tls.insecureSkipVerify.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048

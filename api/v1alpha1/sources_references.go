@@ -39,10 +39,13 @@ func SourceSecrets(sources []SourceSpec) []string {
 	return slices.Compact(names)
 }
 
-// SourceConfigMaps returns the names of the ConfigMaps that sources use, sorted, without
-// duplicates.
-func SourceConfigMaps(sources []SourceSpec) []string {
+// SourceConfigMaps returns the names of the ConfigMaps that sources use, with that of
+// serving.caConfigMap unless extra is nil, sorted, without duplicates.
+func SourceConfigMaps(sources []SourceSpec, extra *ConfigMapKeyReference) []string {
 	var names []string
+	if extra != nil && len(sources) > 0 {
+		names = append(names, extra.Name)
+	}
 	for i := range sources {
 		if p := sources[i].Prometheus; p != nil && p.TLS.CAConfigMap != nil && p.TLS.CAConfigMap.Name != "" {
 			names = append(names, p.TLS.CAConfigMap.Name)

@@ -191,7 +191,9 @@ func TestSourceConfigMaps(t *testing.T) {
 		return &PrometheusSource{TLS: SourceTLS{CAConfigMap: &ConfigMapKeyReference{Name: name, Key: "ca.crt"}}}
 	}
 	sources := []SourceSpec{{Name: "none"}, {Name: "b", Prometheus: bundle("b")}, {Name: "a", Prometheus: bundle("a")}, {Name: "again", Prometheus: bundle("b")}, {Name: "Secret", Prometheus: &PrometheusSource{TLS: SourceTLS{CA: secretKeyNamed("c", "ca.crt")}}}}
-	if diff := cmp.Diff([]string{"a", "b"}, SourceConfigMaps(sources)); diff != "" {
+	extra := &ConfigMapKeyReference{Name: "extra", Key: "ca.crt"}
+	got := [][]string{SourceConfigMaps(sources, nil), SourceConfigMaps(sources, extra), SourceConfigMaps(nil, extra)}
+	if diff := cmp.Diff([][]string{{"a", "b"}, {"a", "b", "extra"}, nil}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/component-base/cli"
 
-	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/internal/memorylimit"
 	"github.com/metricsbackend/metrics-backend-operator/serving/server"
 )
@@ -20,7 +19,7 @@ import (
 func main() {
 	lowerGCPercent(os.Getenv)
 	memorylimit.Set(os.Getenv, os.DirFS(memorylimit.Cgroup))
-	if err := trustRoots(os.Getenv(v1alpha1.ExtraCAVariable)); err != nil {
+	if err := trustRoots(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

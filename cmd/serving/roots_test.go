@@ -44,7 +44,7 @@ type trust struct {
 // with files of them. A process reads its roots once.
 func TestRoots(t *testing.T) {
 	if server := os.Getenv("TEST_ROOTS_SERVER"); server != "" {
-		if err := trustRoots(os.Getenv(v1alpha1.ExtraCAVariable)); err != nil {
+		if err := trustRoots(); err != nil {
 			t.Fatal(err)
 		}
 		if err := json.NewEncoder(os.Stderr).Encode(measureTrust(t, server)); err != nil {
@@ -68,16 +68,15 @@ func TestRoots(t *testing.T) {
 	untrusted := "CertificateUntrusted: the server's certificate is not signed by an authority that is trusted here: " +
 		"give its authority in tls.ca or tls.caConfigMap: x509: certificate signed by unknown authority"
 	for name, tc := range map[string]struct {
-		file, extra string
-		want        trust
+		file string
+		want trust
 	}{
-		"no certificates":                    {missing, "", trust{PublicRoot: true, Server: untrusted}},
-		"SSL_CERT_FILE replaces public ones": {own, "", trust{}},
-		"caConfigMap adds to public ones":    {missing, own, trust{PublicRoot: true}},
+		"no certificates":                    {missing, trust{PublicRoot: true, Server: untrusted}},
+		"SSL_CERT_FILE replaces public ones": {own, trust{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRoots$")
-			child.Env = append(os.Environ(), "TEST_ROOTS_SERVER="+server.URL, "SSL_CERT_FILE="+tc.file, "SSL_CERT_DIR="+none, v1alpha1.ExtraCAVariable+"="+tc.extra)
+			child.Env = append(os.Environ(), "TEST_ROOTS_SERVER="+server.URL, "SSL_CERT_FILE="+tc.file, "SSL_CERT_DIR="+none)
 			out, err := child.StderrPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -92,24 +91,6 @@ func TestRoots(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// TestUnusableRoots: a process that would trust less than the spec says does not start, and says why.
-func TestUnusableRoots(t *testing.T) {
-	empty := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(empty, []byte("no PEM"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, tc := range map[string]struct{ file, want string }{
-		"no file":        {empty + "x", "read the CA certificates of spec.serving.caConfigMap (EXTRA_CA_CERTS): open "},
-		"no certificate": {empty, empty + " has no CA certificate in PEM: correct the key of the ConfigMap that spec.serving.caConfigMap names"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if err := trustRoots(tc.file); err == nil || !strings.HasPrefix(err.Error(), tc.want) {
-				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
 	}

@@ -60,10 +60,6 @@ const (
 	// tlsDirectory is where TLSSecret is mounted.
 	tlsDirectory = "/etc/metrics-backend/tls"
 	tlsVolume    = "tls"
-	// caDirectory is where spec.serving.caConfigMap is mounted, as caFile.
-	caDirectory = "/etc/metrics-backend/ca"
-	caFile      = "ca.crt"
-	caVolume    = "ca"
 
 	// nonRoot is the user of the image and of the pod.
 	nonRoot int64 = 65532
@@ -102,11 +98,6 @@ func podTemplate(s Serving) *corev1ac.PodTemplateSpecApplyConfiguration {
 		WithAffinity(affinity(s)).
 		WithContainers(container(s)).
 		WithVolumes(corev1ac.Volume().WithName(tlsVolume).WithSecret(files))
-	if ca := s.Spec.CAConfigMap; ca != nil {
-		spec.WithVolumes(corev1ac.Volume().WithName(caVolume).WithConfigMap(corev1ac.ConfigMapVolumeSource().
-			WithName(ca.Name).
-			WithItems(corev1ac.KeyToPath().WithKey(ca.Key).WithPath(caFile))))
-	}
 	for _, constraint := range s.Spec.TopologySpreadConstraints {
 		if constraint.LabelSelector == nil {
 			constraint.LabelSelector = &metav1.LabelSelector{MatchLabels: s.Selector()}
@@ -164,10 +155,6 @@ const shutdownDelay = 15 * time.Second
 
 func container(s Serving) *corev1ac.ContainerApplyConfiguration {
 	requirements := resources(s)
-	mounts := []*corev1ac.VolumeMountApplyConfiguration{corev1ac.VolumeMount().WithName(tlsVolume).WithMountPath(tlsDirectory).WithReadOnly(true)}
-	if s.Spec.CAConfigMap != nil {
-		mounts = append(mounts, corev1ac.VolumeMount().WithName(caVolume).WithMountPath(caDirectory).WithReadOnly(true))
-	}
 	return corev1ac.Container().
 		WithName(ContainerName).
 		WithImage(s.Image).
@@ -184,7 +171,7 @@ func container(s Serving) *corev1ac.ContainerApplyConfiguration {
 			WithReadOnlyRootFilesystem(true).
 			WithRunAsNonRoot(true).
 			WithCapabilities(corev1ac.Capabilities().WithDrop("ALL"))).
-		WithVolumeMounts(mounts...).
+		WithVolumeMounts(corev1ac.VolumeMount().WithName(tlsVolume).WithMountPath(tlsDirectory).WithReadOnly(true)).
 		// The container has a minute to start; later, three failures within half a minute
 		// restart it.
 		WithStartupProbe(probe("/livez", 2*time.Second, 30)).
@@ -214,9 +201,6 @@ func environment(s Serving) []*corev1ac.EnvVarApplyConfiguration {
 		corev1ac.EnvVar().WithName("POD_IP").WithValueFrom(corev1ac.EnvVarSource().
 			WithFieldRef(corev1ac.ObjectFieldSelector().WithAPIVersion("v1").WithFieldPath("status.podIP"))),
 		corev1ac.EnvVar().WithName(v1alpha1.ScrapeAccountVariable).WithValue(s.Namespace + "/" + s.ScrapeName()),
-	}
-	if s.Spec.CAConfigMap != nil {
-		env = append(env, corev1ac.EnvVar().WithName(v1alpha1.ExtraCAVariable).WithValue(caDirectory+"/"+caFile))
 	}
 	for i := range s.Spec.Env {
 		env = append(env, converted[corev1ac.EnvVarApplyConfiguration](&s.Spec.Env[i]))

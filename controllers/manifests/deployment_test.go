@@ -141,22 +141,6 @@ func TestDeploymentFields(t *testing.T) {
 				{Name: "GOGC", Value: "50"}, {Name: "NODE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}},
 			},
 		},
-		"CA certificates": {
-			spec: func(s *v1alpha1.ServingSpec) {
-				s.CAConfigMap = &v1alpha1.ConfigMapKeyReference{Name: "bundle", Key: "ca.pem"}
-			},
-			get: func(d *appsv1.Deployment) any {
-				pod := d.Spec.Template.Spec
-				return []any{pod.Volumes[1], pod.Containers[0].VolumeMounts[1], pod.Containers[0].Env[2]}
-			},
-			want: []any{
-				corev1.Volume{Name: "ca", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-					LocalObjectReference: corev1.LocalObjectReference{Name: "bundle"}, Items: []corev1.KeyToPath{{Key: "ca.pem", Path: "ca.crt"}},
-				}}},
-				corev1.VolumeMount{Name: "ca", MountPath: "/etc/metrics-backend/ca", ReadOnly: true},
-				corev1.EnvVar{Name: "EXTRA_CA_CERTS", Value: "/etc/metrics-backend/ca/ca.crt"},
-			},
-		},
 		"spread": {
 			spec: func(s *v1alpha1.ServingSpec) {
 				s.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{

@@ -55,7 +55,7 @@ func withSources(s Serving) Serving {
 	secret := func(name, key string) *v1alpha1.SecretKeyReference {
 		return &v1alpha1.SecretKeyReference{SecretReference: v1alpha1.SecretReference{Name: name}, Key: key}
 	}
-	s.CustomMetrics = true
+	s.CustomMetrics, s.Spec.CAConfigMap = true, &v1alpha1.ConfigMapKeyReference{Name: "company-bundle", Key: "ca.crt"}
 	s.Sources = []v1alpha1.SourceSpec{
 		{Name: "main", Prometheus: &v1alpha1.PrometheusSource{URL: "http://prometheus.monitoring.svc:9090"}},
 		{Name: "mimir", Prometheus: &v1alpha1.PrometheusSource{
@@ -366,11 +366,11 @@ func TestRules(t *testing.T) {
 		{"namespaced, with sources", "discovery.k8s.io", "endpointslices", "", "", "get,list,watch"},
 		{"namespaced, with sources", "", "serviceaccounts/token", "", "metrics-serving-b-scrape,metrics-serving-b-source", "create"},
 		{"namespaced, with sources", "", "secrets", "", "client,mimir,mimir-ca,mimir-client", "list,watch"},
-		{"namespaced, with sources", "", "configmaps", "", "trust-bundle", "list,watch"},
+		{"namespaced, with sources", "", "configmaps", "", "company-bundle,trust-bundle", "list,watch"},
 		{"namespaced, as before", "discovery.k8s.io", "endpointslices", "", "", "get,list,watch"},
 		{"namespaced, as before", "", "serviceaccounts/token", "", "metrics-serving-b-scrape,metrics-serving-b-source", "create"},
 		{"namespaced, as before", "", "secrets", "", "client,mimir,mimir-ca,mimir-client", "list,watch"},
-		{"namespaced, as before", "", "configmaps", "", "trust-bundle", "list,watch"},
+		{"namespaced, as before", "", "configmaps", "", "company-bundle,trust-bundle", "list,watch"},
 		{"prober", "", "", "/apis,/apis/*,/sources,/consumers,/declared", "", "get"},
 		{"prober", "metrics.k8s.io", "nodes,pods", "", "", "list"},
 		{"reader", "metrics.k8s.io", "pods,nodes", "", "", "get,list,watch"},

@@ -184,7 +184,7 @@ func Role(s Serving) *rbacv1ac.RoleApplyConfiguration {
 		}
 	}
 	watch("secrets", v1alpha1.SourceSecrets(s.Sources))
-	watch("configmaps", v1alpha1.SourceConfigMaps(s.Sources))
+	watch("configmaps", v1alpha1.SourceConfigMaps(s.Sources, s.Spec.CAConfigMap))
 	return rbacv1ac.Role(s.Name(), s.Namespace).WithLabels(s.Labels()).WithRules(rules...)
 }
 

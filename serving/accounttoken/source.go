@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package accounttoken requests tokens of a ServiceAccount (TokenRequest) and renews them.
+// Package accounttoken requests tokens, of a ServiceAccount (TokenRequest) or of another issuer, and renews them.
 package accounttoken
 
 import (
@@ -28,7 +28,7 @@ import (
 const (
 	// lifetime is the shortest that kube-apiserver grants. Only the lifetime limits how long
 	// a leaked token is of use: kube-apiserver binds a token to a pod only if it is of the
-	// pod's own account.
+	// pod's own account. It is also assumed of an issuer that does not say what it grants.
 	lifetime = 10 * time.Minute
 	// A token is renewed after renewAt of its lifetime, minus a random part of up to
 	// renewJitter of it, as clients of kube-apiserver do.
@@ -43,10 +43,10 @@ const (
 // retries are the delays after failed requests in a row, of which half is random.
 var retries = wait.Backoff{Duration: time.Second, Factor: 2, Steps: 10, Cap: 30 * time.Second}
 
-// Source has a token of one ServiceAccount. Its methods are safe for concurrent use.
+// Source has a token of one issuer. Its methods are safe for concurrent use.
 type Source struct {
-	account types.NamespacedName
-	request func(context.Context) (*authenticationv1.TokenRequest, error)
+	issuer  string
+	request func(context.Context) (*oauth2.Token, error)
 	clock   clock.Clock
 	random  func() float64
 	// rejected wakes Run for a new token.
@@ -69,32 +69,38 @@ func New(client corev1client.ServiceAccountsGetter, account types.NamespacedName
 	if audience != "" {
 		spec.Audiences = []string{audience}
 	}
-	request := func(ctx context.Context) (*authenticationv1.TokenRequest, error) {
+	return NewOf("ServiceAccount "+account.String(), func(ctx context.Context) (*oauth2.Token, error) {
 		// client-go logs responses from verbosity 8 on.
 		ctx = klog.NewContext(ctx, logr.Discard())
-		return client.ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{Spec: spec}, metav1.CreateOptions{})
-	}
-	return newSource(request, account, c, random)
+		answer, err := client.ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{Spec: spec}, metav1.CreateOptions{})
+		if err != nil {
+			return nil, err
+		}
+		// What was granted, not its expirationTimestamp, which is of another clock.
+		return &oauth2.Token{AccessToken: answer.Status.Token, ExpiresIn: ptr.Deref(answer.Spec.ExpirationSeconds, 0)}, nil
+	}, c, random)
 }
 
-func newSource(request func(context.Context) (*authenticationv1.TokenRequest, error), account types.NamespacedName, c clock.Clock, random func() float64) *Source {
+// NewOf returns a Source of an issuer's tokens, which Run requests with request, and renews by their ExpiresIn.
+// Errors of request are logged and name the issuer.
+func NewOf(issuer string, request func(context.Context) (*oauth2.Token, error), c clock.Clock, random func() float64) *Source {
 	return &Source{
-		account: account, request: request, clock: c, random: random,
+		issuer: issuer, request: request, clock: c, random: random,
 		rejected: wake.NewSignal(), tried: make(chan struct{}),
-		err: fmt.Errorf("a token of ServiceAccount %s was not requested yet", account),
+		err: fmt.Errorf("a token of %s was not requested yet", issuer),
 	}
 }
 
 // Tried is closed after the first request, whether it succeeded or not.
 func (s *Source) Tried() <-chan struct{} { return s.tried }
 
-// Token implements oauth2.TokenSource. It does not block. It returns the last token even if
-// that could not be renewed and has expired: whether it is still accepted is up to its
-// receiver. Without any token it returns the error of the last request.
+// Token implements oauth2.TokenSource. It does not block. Without a token it returns the error of the
+// last request, also if that failed after the Expiry of the last token. One without Expiry is
+// returned even if it has expired: whether it is still accepted is up to its receiver.
 func (s *Source) Token() (*oauth2.Token, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.token == nil {
+	if s.err != nil && !s.token.Valid() {
 		return nil, s.err
 	}
 	return s.token, nil
@@ -113,17 +119,17 @@ func (s *Source) ResetTokenOlderThan(t time.Time) {
 
 // Run requests tokens until the context ends.
 func (s *Source) Run(ctx context.Context) {
-	backoff, pause := retries, time.Duration(0)
-	for s.rejected.Wait(ctx, s.clock, pause) {
+	backoff := retries
+	for {
 		granted, err := s.renew(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err == nil:
-			backoff = retries
-			pause = time.Duration((renewAt - renewJitter*s.random()) * float64(granted))
-		default:
+		pause := time.Duration((renewAt - renewJitter*s.random()) * float64(granted))
+		if err != nil {
 			pause = time.Duration((0.5 + s.random()/2) * float64(backoff.Step()))
+		} else {
+			backoff = retries
+		}
+		if !s.rejected.Wait(ctx, s.clock, pause) {
+			return
 		}
 	}
 }
@@ -139,11 +145,11 @@ func (s *Source) renew(ctx context.Context) (time.Duration, error) {
 	s.mu.Unlock()
 	limited, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	answer, err := s.request(limited)
+	token, err := s.request(limited)
 	if ctx.Err() != nil {
 		return 0, err
 	}
-	logger := klog.FromContext(ctx).WithValues("account", s.account.String())
+	logger := klog.FromContext(ctx).WithValues("issuer", s.issuer)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +157,7 @@ func (s *Source) renew(ctx context.Context) (time.Duration, error) {
 		defer close(s.tried)
 	}
 	if err != nil {
-		s.err = fmt.Errorf("cannot get a token of ServiceAccount %s, and no other is sent: %s%w", s.account, advice(err), err)
+		s.err = fmt.Errorf("cannot get a token of %s, and no other is sent: %s%w", s.issuer, advice(err), err)
 		if first || before == nil || before.Error() != s.err.Error() {
 			logger.Error(s.err, "Cannot request a token; trying again", "lastToken", s.token != nil)
 		}
@@ -160,10 +166,8 @@ func (s *Source) renew(ctx context.Context) (time.Duration, error) {
 	if before != nil && !first {
 		logger.Info("Got a token again")
 	}
-	s.token, s.obtained, s.err = &oauth2.Token{AccessToken: answer.Status.Token}, start, nil
-	// kube-apiserver says in the answer what it granted. Not by its expirationTimestamp, which
-	// is of another clock.
-	granted := time.Duration(ptr.Deref(answer.Spec.ExpirationSeconds, 0)) * time.Second
+	s.token, s.obtained, s.err = token, start, nil
+	granted := time.Duration(token.ExpiresIn) * time.Second
 	if granted <= 0 {
 		granted = lifetime
 	}

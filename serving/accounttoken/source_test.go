@@ -17,8 +17,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 )
@@ -38,7 +41,7 @@ type issuer struct {
 	requests []time.Duration
 }
 
-func (i *issuer) request(context.Context) (*authenticationv1.TokenRequest, error) {
+func (i *issuer) request() (*authenticationv1.TokenRequest, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.requests = append(i.requests, time.Since(i.start))
@@ -64,7 +67,12 @@ func run(t *testing.T, i *issuer, random float64, test func(*Source)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		i.start = time.Now()
-		s := newSource(i.request, account, clock.RealClock{}, func() float64 { return random })
+		client := fake.NewClientset()
+		client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+			answer, err := i.request()
+			return true, answer, err
+		})
+		s := New(client.CoreV1(), account, "", clock.RealClock{}, func() float64 { return random })
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go s.Run(ctx)
@@ -229,7 +237,7 @@ func TestErrors(t *testing.T) {
 
 // Until the first request there is no token, and no panic.
 func TestBeforeRun(t *testing.T) {
-	s := newSource(nil, account, clock.RealClock{}, nil)
+	s := NewOf("any", nil, clock.RealClock{}, nil)
 	s.ResetTokenOlderThan(time.Now())
 	if got := text(s); !strings.Contains(got, "was not requested yet") {
 		t.Errorf("got %q", got)

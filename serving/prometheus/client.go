@@ -33,12 +33,16 @@ const (
 // client_golang's client is not used: it holds three copies of a response before the first
 // sample can be counted, and cannot reduce series while it reads them.
 func (n *connection) call(ctx context.Context, path string, form url.Values, body *boundedReader, read dataReader) ([]string, error) {
+	began := n.clock.Now()
 	// Of a parameter that is there twice servers use the first value: form's.
 	resp, err := n.request(ctx, path, form.Encode()+n.settings.parameters)
 	if err != nil {
 		return nil, classify(ctx, err)
 	}
 	defer drain(resp)
+	if resp.StatusCode == http.StatusUnauthorized && n.credentials.tokens != nil {
+		n.credentials.tokens.ResetTokenOlderThan(began)
+	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, classifyStatus(resp, n.credentials, n.clock.Now())
 	}

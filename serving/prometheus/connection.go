@@ -4,13 +4,16 @@
 package prometheus
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
-	"strings"
+	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +25,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
+	"github.com/metricsbackend/metrics-backend-operator/serving/accounttoken"
 )
 
 const (
@@ -75,29 +80,8 @@ func newConnection(cfg *settings, c *credentials, before *connection, dial dialF
 	if err != nil {
 		return nil, fmt.Errorf("set up authentication: %w", err)
 	}
-	if o := cfg.spec.Authentication.OAuth2; o != nil {
-		// Outermost: with its header, Username and Password, which are not for the source, are not sent.
-		authenticated = &oauth2.Transport{Base: authenticated, Source: issuedTokens(o, c, n.transport)}
-	}
 	n.http = &http.Client{Transport: authenticated, CheckRedirect: refuseRedirects}
 	return n, nil
-}
-
-// issuedTokens returns the tokens of an authorization server. It may be elsewhere than the source: it
-// is always verified, also by public authorities, and gets no client certificate. oauth2 reads at most
-// 1 MiB of an answer.
-func issuedTokens(spec *v1alpha1.SourceOAuth2, c *credentials, source *http.Transport) oauth2.TokenSource {
-	roots, err := x509.SystemCertPool()
-	if err != nil {
-		roots = x509.NewCertPool()
-	}
-	roots.AppendCertsFromPEM(c.ca)
-	own := source.Clone()
-	own.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
-	// A short timeout, since all requests to the source wait for the token.
-	client := &http.Client{Transport: own, CheckRedirect: refuseRedirects, Timeout: 5 * time.Second}
-	config := clientcredentials.Config{ClientID: c.username, ClientSecret: c.password, TokenURL: spec.TokenURL, Scopes: spec.Scopes}
-	return config.TokenSource(context.WithValue(context.Background(), oauth2.HTTPClient, client))
 }
 
 // refuseRedirects keeps credentials from being sent to another host.
@@ -113,6 +97,14 @@ func newTransport(cfg *settings, c *credentials, dial dialFunc) (*http.Transport
 	}
 	if config == nil {
 		config = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if len(c.ca) == 0 && len(bytes.TrimSpace(c.extraCA)) > 0 {
+		if config.RootCAs, err = x509.SystemCertPool(); err != nil {
+			return nil, fmt.Errorf("read the public CA certificates: %w", err)
+		}
+		if !config.RootCAs.AppendCertsFromPEM(c.extraCA) {
+			return nil, errors.New("no CA certificate in PEM under the key of the ConfigMap that serving.caConfigMap names, nor in tls: correct them")
+		}
 	}
 	return utilnet.SetTransportDefaults(&http.Transport{
 		TLSClientConfig:        config,
@@ -131,9 +123,6 @@ type headers struct {
 }
 
 func (h *headers) RoundTrip(r *http.Request) (*http.Response, error) {
-	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && token != h.credentials.token {
-		h.credentials.initRedactor(token)
-	}
 	if len(h.credentials.headers) > 0 {
 		r = r.Clone(r.Context())
 		for _, header := range h.credentials.headers {
@@ -141,4 +130,41 @@ func (h *headers) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	return h.next.RoundTrip(r)
+}
+
+// issuedTokens returns the tokens of the authorization server in settings for a client. They are requested in
+// the background while Run runs: a server that does not answer delays no request. mu is held.
+func (s *Source) issuedTokens(client *credentials) transport.ResettableTokenSource {
+	if s.issued == nil || !s.client.equal(client) {
+		s.stop()
+		spec := s.settings.spec.Authentication.OAuth2
+		u, _ := url.Parse(spec.TokenURL) // newSettings has parsed it.
+		client.initRedactor()
+		config := &clientcredentials.Config{ClientID: client.username, ClientSecret: client.password, TokenURL: spec.TokenURL, Scopes: spec.Scopes}
+		s.client, s.issued = client, accounttoken.NewOf("the authorization server "+u.Host, func(ctx context.Context) (*oauth2.Token, error) {
+			return s.requestToken(ctx, config, client)
+		}, s.clock, rand.Float64)
+		s.stop = s.requesting.Go(s.issued.Run)
+	}
+	return s.issued
+}
+
+// requestToken requests a token of an authorization server, and then a probe. The server may be elsewhere than the
+// source: it is always verified, also by public authorities, and gets no client certificate. oauth2 reads at
+// most 1 MiB of an answer.
+func (s *Source) requestToken(ctx context.Context, config *clientcredentials.Config, client *credentials) (*oauth2.Token, error) {
+	own, err := newTransport(&settings{spec: &v1alpha1.PrometheusSource{}}, &credentials{extraCA: client.extraCA}, s.dial)
+	if err != nil {
+		return nil, err
+	}
+	defer own.CloseIdleConnections()
+	token, err := config.Token(context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: own, CheckRedirect: refuseRedirects}))
+	if err != nil {
+		// It may repeat the request.
+		return nil, errors.New(text.Line(client.redact(err.Error()), maxMessage))
+	}
+	// Negative without an Expiry.
+	token.ExpiresIn = int64(time.Until(token.Expiry).Round(time.Second).Seconds())
+	s.health.probeRequested.Set()
+	return token, nil
 }

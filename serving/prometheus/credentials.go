@@ -15,11 +15,10 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"golang.org/x/net/http/httpguts"
-	"golang.org/x/oauth2"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/transport"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -35,15 +34,14 @@ type Secrets func(name string) (map[string][]byte, error)
 // ConfigMaps returns the data of a ConfigMap, like Secrets.
 type ConfigMaps func(name string) (map[string][]byte, error)
 
-// Tokens returns a token of the ServiceAccount for sources, like Secrets. An error means that there
-// is none yet.
-type Tokens func(audience string) (*oauth2.Token, error)
+// Tokens returns the tokens of the ServiceAccount for sources, which do not block.
+type Tokens func(audience string) transport.ResettableTokenSource
 
 // ErrNotFound is returned by Secrets and ConfigMaps if an object does not exist.
 var ErrNotFound = errors.New("there is no such object")
 
-// errPending is wrapped by the error of resolve if an object has not been read yet.
-var errPending = errors.New("it has yet to be read")
+// pendingError is wrapped by the error of resolve if an object or a token is not known yet.
+type pendingError struct{ error }
 
 // header is set on each request.
 type header struct{ name, value string }
@@ -51,18 +49,22 @@ type header struct{ name, value string }
 // credentials are the values that a spec references in Secrets, and its headers.
 type credentials struct {
 	ca, certificate, key []byte
-	token                string
-	// username and password are for the source or, with OAuth2, for the authorization server.
+	// extraCA are trusted beside public authorities.
+	extraCA []byte
+	token   string
+	// tokens is where token is from, if it is renewed.
+	tokens             transport.ResettableTokenSource
 	username, password string
 	headers            []header
 	// redactor is nil if there is nothing to redact.
-	redactor atomic.Pointer[strings.Replacer]
+	redactor *strings.Replacer
 	// longest is the length of the longest redacted text.
-	longest atomic.Int64
+	longest int
 }
 
-// resolve returns the credentials of a source. Errors name object and key, never a value.
-func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets, configMaps ConfigMaps, tokens Tokens) (*credentials, error) {
+// resolve returns the credentials of a source; issued returns the tokens of its authorization server for a
+// client. Errors name object and key, never a value.
+func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets, configMaps ConfigMaps, extraCA *v1alpha1.ConfigMapKeyReference, tokens Tokens, issued func(client *credentials) transport.ResettableTokenSource) (*credentials, error) {
 	r := resolver{secrets: secrets}
 	c := &credentials{}
 	if ref := spec.TLS.CA; ref != nil {
@@ -70,6 +72,10 @@ func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets, configMaps Config
 	}
 	if ref := spec.TLS.CAConfigMap; ref != nil {
 		c.ca = r.read("ConfigMap", configMaps, ref.Name, ref.Key, "tls.caConfigMap")
+	}
+	public := strings.HasPrefix(spec.URL, "https:") && c.ca == nil && !spec.TLS.InsecureSkipVerify
+	if extraCA != nil && (public || spec.Authentication.OAuth2 != nil) {
+		c.extraCA = r.read("ConfigMap", configMaps, extraCA.Name, extraCA.Key, "serving.caConfigMap")
 	}
 	if ref := spec.TLS.ClientCertificate; ref != nil {
 		c.certificate = r.value(ref.Name, corev1.TLSCertKey, "tls.clientCertificate")
@@ -83,15 +89,22 @@ func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets, configMaps Config
 		c.password = string(r.value(ref.Name, corev1.BasicAuthPasswordKey, "authentication.basic"))
 	}
 	if ref := spec.Authentication.ServiceAccountToken; ref != nil {
-		if token, err := tokens(ref.Audience); err != nil {
-			r.fail("there is no token for authentication.serviceAccountToken: %w: %w", errPending, err)
+		c.tokens = tokens(ref.Audience)
+	}
+	if ref := spec.Authentication.OAuth2; ref != nil {
+		client := &credentials{extraCA: slices.Concat(c.extraCA, []byte("\n"), c.ca)}
+		client.username = r.text(r.value(ref.Client.Name, "client-id", "authentication.oauth2.client"), ref.Client.Name, "client-id")
+		client.password = r.text(r.value(ref.Client.Name, "client-secret", "authentication.oauth2.client"), ref.Client.Name, "client-secret")
+		if r.err == nil {
+			c.tokens = issued(client)
+		}
+	}
+	if c.tokens != nil {
+		if token, err := c.tokens.Token(); err != nil {
+			r.fail("there is no token for authentication: %w", pendingError{err})
 		} else {
 			c.token = token.AccessToken
 		}
-	}
-	if ref := spec.Authentication.OAuth2; ref != nil {
-		c.username = r.text(r.value(ref.Client.Name, "client-id", "authentication.oauth2.client"), ref.Client.Name, "client-id")
-		c.password = r.text(r.value(ref.Client.Name, "client-secret", "authentication.oauth2.client"), ref.Client.Name, "client-secret")
 	}
 	for i := range spec.Headers {
 		h := &spec.Headers[i]
@@ -101,13 +114,13 @@ func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets, configMaps Config
 		}
 		c.headers = append(c.headers, header{name: textproto.CanonicalMIMEHeaderKey(h.Name), value: value})
 	}
-	c.initRedactor("")
+	c.initRedactor()
 	return c, r.err
 }
 
 // sameTLS reports whether TLS connections opened with one can be used with the other.
 func (c *credentials) sameTLS(o *credentials) bool {
-	return bytes.Equal(c.ca, o.ca) && bytes.Equal(c.certificate, o.certificate) && bytes.Equal(c.key, o.key)
+	return bytes.Equal(c.ca, o.ca) && bytes.Equal(c.extraCA, o.extraCA) && bytes.Equal(c.certificate, o.certificate) && bytes.Equal(c.key, o.key)
 }
 
 func (c *credentials) equal(o *credentials) bool {
@@ -145,7 +158,7 @@ func (r *resolver) read(kind string, get func(name string) (map[string][]byte, e
 		r.fail("there is no %s %q for %s: create it in the backend's namespace", kind, name, field)
 		return nil
 	case err != nil:
-		r.fail("the %s %q for %s is not known: %w: %w", kind, name, field, errPending, err)
+		r.fail("the %s %q for %s is not known yet: %w", kind, name, field, pendingError{err})
 		return nil
 	}
 	value := data[key]
@@ -172,10 +185,10 @@ const (
 	minRedacted = 4
 )
 
-// initRedactor prepares redact, also for an issued token. Messages reach users of all namespaces,
-// who may not even read the headers in the spec.
-func (c *credentials) initRedactor(issued string) {
-	texts := []string{c.token, c.username, c.password, issued}
+// initRedactor prepares redact. Messages reach users of all namespaces, who may not even read the
+// headers in the spec.
+func (c *credentials) initRedactor() {
+	texts := []string{c.token, c.username, c.password}
 	if c.username != "" || c.password != "" {
 		// The value of the Authorization header, and the texts that OAuth 2.0 puts into it.
 		id, secret := url.QueryEscape(c.username), url.QueryEscape(c.password)
@@ -205,16 +218,16 @@ func (c *credentials) initRedactor(issued string) {
 	for _, text := range slices.Compact(texts) {
 		pairs = append(pairs, text, redacted)
 	}
-	c.longest.Store(int64(len(texts[0])))
-	c.redactor.Store(strings.NewReplacer(pairs...))
+	c.longest = len(texts[0])
+	c.redactor = strings.NewReplacer(pairs...)
 }
 
 // redact replaces credentials in a text.
 func (c *credentials) redact(text string) string {
-	if c == nil || c.redactor.Load() == nil {
+	if c == nil || c.redactor == nil {
 		return text
 	}
-	return c.redactor.Load().Replace(text)
+	return c.redactor.Replace(text)
 }
 
 // excerptSize limits what is read of an error response, which may repeat a query of 16 KiB.
@@ -223,13 +236,12 @@ const excerptSize = 40 << 10
 // excerpt returns the beginning of the body of an error response, redacted. Read errors do not
 // matter, as there is the status.
 func (c *credentials) excerpt(r io.Reader) string {
-	longest := int(c.longest.Load())
-	limit := excerptSize + longest
+	limit := excerptSize + c.longest
 	b, _ := io.ReadAll(io.LimitReader(r, int64(limit)))
 	text := c.redact(string(b))
 	if len(b) == limit {
 		// The end may be a prefix of a credential.
-		text = text[:max(len(text)-longest, 0)]
+		text = text[:max(len(text)-c.longest, 0)]
 	}
 	return text
 }

@@ -58,7 +58,7 @@ func FuzzAnswer(f *testing.F) {
 			return
 		}
 		c := &credentials{token: "s3cret"}
-		c.initRedactor("")
+		c.initRedactor()
 		told := failureOf("main", c, err)
 		if told.Reason == "" || len(told.Message) > maxMessage || strings.Contains(told.Message, "s3cret") {
 			t.Errorf("failure %+v", told)

@@ -96,7 +96,7 @@ func TestRedactionAtTheEnds(t *testing.T) {
 	const secret = "0123456789-secret"
 	for before := excerptSize - 2*len(secret); before <= excerptSize+2*len(secret); before++ {
 		c := &credentials{token: secret}
-		c.initRedactor("")
+		c.initRedactor()
 		// White space is left out of messages, so that the end of the excerpt is told.
 		got := c.excerpt(strings.NewReader(strings.Repeat(" ", before) + secret + strings.Repeat("x", 100)))
 		if strings.Contains(got, "012") {
@@ -104,13 +104,13 @@ func TestRedactionAtTheEnds(t *testing.T) {
 		}
 	}
 	c := &credentials{headers: []header{{name: "X-Scope-Orgid", value: "1"}}}
-	c.initRedactor("")
+	c.initRedactor()
 	f := failureOf("main", c, errors.New("HTTP 500: 10 of 11"))
 	if f.Message != "HTTP 500: 10 of 11" {
 		t.Errorf("message %q", f.Message)
 	}
 	c = &credentials{token: "abcdef", headers: []header{{value: "abcdefgh"}}}
-	c.initRedactor("")
+	c.initRedactor()
 	if got := c.redact("abcdefgh abcdef"); got != "<redacted> <redacted>" {
 		t.Errorf("redacted: %q", got)
 	}

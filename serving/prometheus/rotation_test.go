@@ -135,7 +135,7 @@ func TestAnotherSecret(t *testing.T) {
 			w.clock.Step(maxPending - time.Second)
 			ask(before)
 			w.clock.Step(2 * time.Second)
-			fails(`the Secret "new" for authentication.bearerToken is not known: it has yet to be read: Forbidden`)
+			fails(`the Secret "new" for authentication.bearerToken is not known yet: Forbidden`)
 			w.secrets.yet("new", nil)
 			ask("Bearer new-token")
 
@@ -234,12 +234,19 @@ func TestRotationOfAuthority(t *testing.T) {
 	for name, tc := range map[string]struct {
 		tls     v1alpha1.SourceTLS
 		objects func(*world) *secretData
+		extra   *v1alpha1.ConfigMapKeyReference
+		missing string
 	}{
-		"Secret":    {v1alpha1.SourceTLS{CA: secretKey("bundle", "ca.pem")}, func(w *world) *secretData { return w.secrets }},
-		"ConfigMap": {bundleTLS("bundle", "ca.pem"), func(w *world) *secretData { return w.configMaps }},
+		"Secret":    {v1alpha1.SourceTLS{CA: secretKey("bundle", "ca.pem")}, func(w *world) *secretData { return w.secrets }, nil, `there is no Secret "bundle" for tls.ca: create it in the backend's namespace`},
+		"ConfigMap": {bundleTLS("bundle", "ca.pem"), func(w *world) *secretData { return w.configMaps }, nil, `there is no ConfigMap "bundle" for tls.caConfigMap: create it in the backend's namespace`},
+		"serving.caConfigMap": {
+			v1alpha1.SourceTLS{}, func(w *world) *secretData { return w.configMaps }, &v1alpha1.ConfigMapKeyReference{Name: "bundle", Key: "ca.pem"},
+			`there is no ConfigMap "bundle" for serving.caConfigMap: create it in the backend's namespace`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, answers("application/json", oneSample), func(s *v1alpha1.PrometheusSource) { s.TLS = tc.tls })
+			w.source.extraCA = func() *v1alpha1.ConfigMapKeyReference { return tc.extra }
 			objects := tc.objects(w)
 			good := certificatePEM(w.server)
 			other, _ := keyPair(t, "other")
@@ -266,7 +273,30 @@ func TestRotationOfAuthority(t *testing.T) {
 					t.Errorf("turn %d: %v", i, err)
 				case turn.reason != "" && failureIn(t, err).Reason != turn.reason:
 					t.Errorf("turn %d: %v, want %s", i, err, turn.reason)
+				case turn.reason != "" && turn.pem == "" && failureIn(t, err).Message != tc.missing:
+					t.Errorf("turn %d: %v, want %s", i, err, tc.missing)
 				}
+			}
+		})
+	}
+}
+
+// Only sources that verify with public authorities need serving.caConfigMap.
+func TestWithoutExtraCA(t *testing.T) {
+	plain := httptest.NewServer(answers("application/json", oneSample))
+	defer plain.Close()
+	for name, change := range map[string]func(*v1alpha1.PrometheusSource){
+		"own CA":       nil,
+		"not verified": func(s *v1alpha1.PrometheusSource) { s.TLS = v1alpha1.SourceTLS{InsecureSkipVerify: true} },
+		"no TLS":       func(s *v1alpha1.PrometheusSource) { s.URL, s.TLS = plain.URL, v1alpha1.SourceTLS{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, answers("application/json", oneSample), change)
+			w.source.extraCA = func() *v1alpha1.ConfigMapKeyReference {
+				return &v1alpha1.ConfigMapKeyReference{Name: "missing", Key: "ca.crt"}
+			}
+			if _, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant); err != nil {
+				t.Error(err)
 			}
 		})
 	}

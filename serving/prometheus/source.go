@@ -15,8 +15,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/rungroup"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
+	"github.com/metricsbackend/metrics-backend-operator/serving/accounttoken"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
@@ -29,6 +31,9 @@ type Options struct {
 	Secrets Secrets
 	// ConfigMaps returns the CA certificates in ConfigMaps; nil if the spec references none.
 	ConfigMaps ConfigMaps
+	// ExtraCA returns serving.caConfigMap: where CA certificates are that are trusted beside the public ones; nil
+	// for none.
+	ExtraCA func() *v1alpha1.ConfigMapKeyReference
 	// Tokens returns tokens of the ServiceAccount for sources; nil if the spec needs none.
 	Tokens Tokens
 	Clock  clock.WithTicker
@@ -42,9 +47,12 @@ type Source struct {
 	name       string
 	secrets    Secrets
 	configMaps ConfigMaps
+	extraCA    func() *v1alpha1.ConfigMapKeyReference
 	tokens     Tokens
 	clock      clock.WithTicker
 	dial       dialFunc
+	// requesting requests tokens of the authorization server.
+	requesting rungroup.Group
 	// slots limits concurrent requests over all connections.
 	slots  *semaphore.Weighted
 	series *series.Discovery
@@ -53,6 +61,10 @@ type Source struct {
 	mu         sync.Mutex
 	settings   *settings
 	connection *connection
+	// issued are the tokens of the authorization server in settings for client; nil for none.
+	issued *accounttoken.Source
+	client *credentials
+	stop   func()
 	// pendingSince is since when a Secret has not been read yet; zero if all have.
 	pendingSince time.Time
 }
@@ -70,7 +82,7 @@ func New(o Options, spec v1alpha1.PrometheusSource) (*Source, error) {
 		return nil, fmt.Errorf("source %q: %w", o.Name, err)
 	}
 	s := &Source{
-		name: o.Name, secrets: o.Secrets, configMaps: o.ConfigMaps, tokens: o.Tokens, clock: o.Clock, dial: o.Dial,
+		name: o.Name, secrets: o.Secrets, configMaps: o.ConfigMaps, extraCA: o.ExtraCA, tokens: o.Tokens, clock: o.Clock, dial: o.Dial, stop: func() {},
 		slots:    semaphore.NewWeighted(maxRequests),
 		settings: cfg,
 	}
@@ -91,6 +103,10 @@ func (s *Source) Apply(spec v1alpha1.PrometheusSource) error {
 	// Headers and credentials may select the tenant, which has other series, and parameters may filter them.
 	otherSeries := s.settings.endpoint != cfg.endpoint || s.settings.parameters != cfg.parameters || !reflect.DeepEqual(s.settings.spec.Headers, cfg.spec.Headers) ||
 		!reflect.DeepEqual(s.settings.spec.Authentication, cfg.spec.Authentication)
+	if !reflect.DeepEqual(s.settings.spec.Authentication, cfg.spec.Authentication) {
+		s.stop()
+		s.issued = nil
+	}
 	s.settings = cfg
 	s.series.Apply(cfg.discovery)
 	s.health.forget()
@@ -106,21 +122,26 @@ func (s *Source) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { s.series.Run(ctx) })
 	running.Go(func() { s.watchHealth(ctx) })
+	running.Go(func() { s.requesting.Run(ctx) })
 	running.Wait()
 	s.Close()
 }
 
 // maxPending is how long the present connection is still used while a Secret that the spec newly
-// references has not been read: the operator has to update a Role first.
+// references has not been read, or there is no token: the operator has to update a Role first.
 const maxPending = 30 * time.Second
 
 // current returns the connection for the present settings and credentials.
 func (s *Source) current() (*connection, *query.Failure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c, err := resolve(s.settings.spec, s.secrets, s.configMaps, s.tokens)
+	var extra *v1alpha1.ConfigMapKeyReference
+	if s.extraCA != nil {
+		extra = s.extraCA()
+	}
+	c, err := resolve(s.settings.spec, s.secrets, s.configMaps, extra, s.tokens, s.issuedTokens)
 	before := s.connection
-	if errors.Is(err, errPending) {
+	if _, pending := errors.AsType[pendingError](err); pending {
 		if s.pendingSince.IsZero() {
 			s.pendingSince = s.clock.Now()
 		}

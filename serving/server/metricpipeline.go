@@ -72,7 +72,7 @@ func newMetricPipeline(resources restmapping.Discovery, references *config.Refer
 		p.catalog.SetResources(mapper)
 		p.changed.Set()
 	})
-	p.sources = &sourceRegistry{clock: c, secrets: references.Secrets.Get, configMaps: references.ConfigMaps.Get, tokens: references.Token, onSeries: func(source, matcher string) {
+	p.sources = &sourceRegistry{clock: c, secrets: references.Secrets.Get, configMaps: references.ConfigMaps.Get, tokens: references.Tokens, onSeries: func(source, matcher string) {
 		p.updateSeries(source, matcher)
 		p.changed.Set()
 	}}
@@ -99,14 +99,15 @@ func (p *metricPipeline) run(ctx context.Context) { p.running.Run(ctx) }
 // apply applies a spec with its defaults. errs are the errors of its independent parts, each
 // of which returns its error and does not affect the others.
 func (p *metricPipeline) apply(ctx context.Context, spec *v1alpha1.MetricsBackendSpec, errs field.ErrorList) {
-	p.references.Watch(spec.Sources) //nolint:contextcheck // Informers last as long as Run.
+	p.references.Watch(spec) //nolint:contextcheck // Informers last as long as Run.
 	if len(spec.Sources) > 0 {
 		p.hasSources()
 	}
+	p.sources.extraCA.Store(spec.Serving.CAConfigMap)
 	// Sources first, since rules refer to them.
 	p.sources.apply(spec.Sources, errs) //nolint:contextcheck // Sources last as long as Run.
 	// Only now is no other object in use.
-	p.references.Retain(spec.Sources)
+	p.references.Retain(spec)
 	p.evaluator.SourcesChanged()
 	p.resourceRules.apply(ctx, spec)
 	p.catalog.Apply(spec)

@@ -67,6 +67,26 @@ func (p *metricPipeline) applied(t *testing.T, spec v1alpha1.MetricsBackendSpec)
 	p.apply(t.Context(), s.Spec, s.Invalid)
 }
 
+// TestExtraCA: sources follow the ConfigMap of serving.caConfigMap, which is watched.
+func TestExtraCA(t *testing.T) {
+	p := newMetricPipeline(&noResources{}, config.NewReferences(fake.NewClientset(), "backend", nil),
+		samplestore.NewStore(clock.RealClock{}, time.Minute), fakeKubelets{}, clock.RealClock{}, 200)
+	for name, want := range map[string]string{
+		"first":  `the ConfigMap "first" for serving.caConfigMap is not known yet: no answer from kube-apiserver yet`,
+		"second": `the ConfigMap "second" for serving.caConfigMap is not known yet: no answer from kube-apiserver yet`,
+	} {
+		p.applied(t, v1alpha1.MetricsBackendSpec{
+			Serving: v1alpha1.ServingSpec{CAConfigMap: &v1alpha1.ConfigMapKeyReference{Name: name, Key: "ca.crt"}},
+			Sources: []v1alpha1.SourceSpec{prometheusAt("main", "https://127.0.0.1:1")},
+		})
+		source, _ := p.sources.find("main")
+		_, err := source.Evaluate(t.Context(), query.Query{Expression: "x"}, time.Now())
+		if f, ok := errors.AsType[*query.Failure](err); !ok || f.Message != want {
+			t.Errorf("%s: %v, want %s", name, err, want)
+		}
+	}
+}
+
 // TestRulesFollowTheSpec from the series of a source to the values of a metric, and when the
 // rule or the source is removed.
 func TestRulesFollowTheSpec(t *testing.T) {

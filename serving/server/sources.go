@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +36,8 @@ type sourceRegistry struct {
 	secrets    prometheus.Secrets
 	configMaps prometheus.ConfigMaps
 	tokens     prometheus.Tokens
+	// extraCA is serving.caConfigMap.
+	extraCA atomic.Pointer[v1alpha1.ConfigMapKeyReference]
 	// onSeries is called when the known series of a matcher have changed.
 	onSeries func(source, matcher string)
 
@@ -103,7 +106,7 @@ func (r *sourceRegistry) update(old *namedSource, spec v1alpha1.SourceSpec, inva
 		next.prometheus, next.matchers, next.stop = old.prometheus, old.matchers, old.stop
 		return next
 	default:
-		next.prometheus, next.invalid = prometheus.New(prometheus.Options{Name: spec.Name, Secrets: r.secrets, ConfigMaps: r.configMaps, Tokens: r.tokens, Clock: r.clock}, *spec.Prometheus)
+		next.prometheus, next.invalid = prometheus.New(prometheus.Options{Name: spec.Name, Secrets: r.secrets, ConfigMaps: r.configMaps, ExtraCA: r.extraCA.Load, Tokens: r.tokens, Clock: r.clock}, *spec.Prometheus)
 	}
 	if old != nil {
 		old.stop()

@@ -66,10 +66,10 @@ func TestSourceNeverGetsServingsToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.pipeline.references.Watch(specs)
+	p.pipeline.references.Watch(&v1alpha1.MetricsBackendSpec{Sources: specs})
 	go p.pipeline.references.Run(t.Context())
 	eventuallyTrue(t, "there is a token", func() bool {
-		_, err := p.pipeline.references.Token("")
+		_, err := p.pipeline.references.Tokens("").Token()
 		return err == nil
 	})
 	p.pipeline.sources.apply(specs, nil)

@@ -11,12 +11,12 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/oauth2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -52,30 +52,30 @@ func NewReferences(client kubernetes.Interface, namespace string, newTokens func
 	return r
 }
 
-// Watch also watches the objects that the sources name.
-func (r *References) Watch(sources []v1alpha1.SourceSpec) {
-	r.Secrets.add(v1alpha1.SourceSecrets(sources))
-	r.ConfigMaps.add(v1alpha1.SourceConfigMaps(sources))
-	r.tokens.add(v1alpha1.SourceAudiences(sources))
+// Watch also watches the objects that the sources of a spec use.
+func (r *References) Watch(spec *v1alpha1.MetricsBackendSpec) {
+	r.Secrets.add(v1alpha1.SourceSecrets(spec.Sources))
+	r.ConfigMaps.add(v1alpha1.SourceConfigMaps(spec.Sources, spec.Serving.CAConfigMap))
+	r.tokens.add(v1alpha1.SourceAudiences(spec.Sources))
 }
 
-// Retain stops watching all objects but those that the sources name.
-func (r *References) Retain(sources []v1alpha1.SourceSpec) {
-	r.Secrets.retain(v1alpha1.SourceSecrets(sources))
-	r.ConfigMaps.retain(v1alpha1.SourceConfigMaps(sources))
-	r.tokens.retain(v1alpha1.SourceAudiences(sources))
+// Retain stops watching all objects but those that the sources of a spec use.
+func (r *References) Retain(spec *v1alpha1.MetricsBackendSpec) {
+	r.Secrets.retain(v1alpha1.SourceSecrets(spec.Sources))
+	r.ConfigMaps.retain(v1alpha1.SourceConfigMaps(spec.Sources, spec.Serving.CAConfigMap))
+	r.tokens.retain(v1alpha1.SourceAudiences(spec.Sources))
 }
 
 // Run watches and requests until the context ends.
 func (r *References) Run(ctx context.Context) { r.running.Run(ctx) }
 
-// Token implements prometheus.Tokens.
-func (r *References) Token(audience string) (*oauth2.Token, error) {
+// Tokens implements prometheus.Tokens.
+func (r *References) Tokens(audience string) transport.ResettableTokenSource {
 	tokens, ok := r.tokens.get(audience)
 	if !ok {
-		return nil, errors.New("it is not requested yet")
+		return r.tokens.create(audience) // It has no token.
 	}
-	return tokens.Token()
+	return tokens
 }
 
 // byName runs one item for each of a set of names that changes.

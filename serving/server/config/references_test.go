@@ -81,11 +81,11 @@ func TestWatchAndRetain(t *testing.T) {
 		}
 		return all
 	}
-	naming := func(secret, configMap string) []v1alpha1.SourceSpec {
-		return []v1alpha1.SourceSpec{{Name: "main", Prometheus: &v1alpha1.PrometheusSource{
+	naming := func(secret, configMap string) *v1alpha1.MetricsBackendSpec {
+		return &v1alpha1.MetricsBackendSpec{Sources: []v1alpha1.SourceSpec{{Name: "main", Prometheus: &v1alpha1.PrometheusSource{
 			TLS:            v1alpha1.SourceTLS{CAConfigMap: &v1alpha1.ConfigMapKeyReference{Name: configMap, Key: "ca.crt"}},
 			Authentication: v1alpha1.SourceAuthentication{Basic: &v1alpha1.SecretReference{Name: secret}},
-		}}}
+		}}}}
 	}
 	r.Watch(naming("a", "b"))
 	want := map[string]bool{"Secret a": true, "Secret b": false, "ConfigMap a": false, "ConfigMap b": true}
@@ -126,7 +126,7 @@ func TestTokensByAudience(t *testing.T) {
 			synctest.Wait()
 			all := map[string]string{}
 			for _, audience := range []string{"", "thanos"} {
-				if token, err := r.Token(audience); err != nil {
+				if token, err := r.Tokens(audience).Token(); err != nil {
 					all[audience] = err.Error()
 				} else {
 					all[audience] = token.AccessToken
@@ -134,15 +134,16 @@ func TestTokensByAudience(t *testing.T) {
 			}
 			return all
 		}
-		wanting := func(audiences ...string) (sources []v1alpha1.SourceSpec) {
+		wanting := func(audiences ...string) *v1alpha1.MetricsBackendSpec {
+			spec := &v1alpha1.MetricsBackendSpec{}
 			for _, audience := range audiences {
-				sources = append(sources, v1alpha1.SourceSpec{Prometheus: &v1alpha1.PrometheusSource{Authentication: v1alpha1.SourceAuthentication{
+				spec.Sources = append(spec.Sources, v1alpha1.SourceSpec{Prometheus: &v1alpha1.PrometheusSource{Authentication: v1alpha1.SourceAuthentication{
 					ServiceAccountToken: &v1alpha1.SourceServiceAccountToken{Audience: audience},
 				}}})
 			}
-			return sources
+			return spec
 		}
-		const unrequested = "it is not requested yet"
+		const unrequested = "a token of ServiceAccount backend/source was not requested yet"
 		r.Watch(wanting("thanos", "thanos"))
 		if diff := cmp.Diff(map[string]string{"": unrequested, "thanos": "token for thanos"}, tokens()); diff != "" {
 			t.Errorf("with an audience (-want +got):\n%s", diff)

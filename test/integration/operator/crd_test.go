@@ -161,7 +161,7 @@ func TestValidation(t *testing.T) {
 		"network policy":                 {spec: `{serving: {networkPolicy: Restricted}, resourceMetrics: {}}`},
 		"unknown network policy":         {spec: `{serving: {networkPolicy: Maybe}, resourceMetrics: {}}`, refused: `supported values: "None", "Restricted"`},
 		"environment":                    {spec: `{serving: {env: [{name: HTTPS_PROXY, value: "http://proxy:3128"}, {name: NO_PROXY, valueFrom: {configMapKeyRef: {name: a, key: b}}}]}, resourceMetrics: {}}`},
-		"environment of the operator":    {spec: `{serving: {env: [{name: POD_IP, value: a}]}, resourceMetrics: {}}`, refused: "serving.env must not have POD_IP, SCRAPE_SERVICE_ACCOUNT and EXTRA_CA_CERTS"},
+		"environment of the operator":    {spec: `{serving: {env: [{name: POD_IP, value: a}]}, resourceMetrics: {}}`, refused: "serving.env must not have POD_IP and SCRAPE_SERVICE_ACCOUNT, which the operator sets"},
 		"the same variable twice":        {spec: `{serving: {env: [{name: A}, {name: A}]}, resourceMetrics: {}}`, refused: "Duplicate value"},
 		"account annotations":            {spec: `{serving: {serviceAccountAnnotations: {eks.amazonaws.com/role-arn: "arn:aws:iam::1:role/a"}}, resourceMetrics: {}}`},
 		"spread":                         {spec: `{serving: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]}, resourceMetrics: {}}`},
