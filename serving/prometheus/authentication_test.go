@@ -54,7 +54,7 @@ func TestServiceAccountToken(t *testing.T) {
 		s.Authentication.ServiceAccountToken = &v1alpha1.SourceServiceAccountToken{Audience: "thanos"}
 	})
 	tokens := map[string]*accountTokens{"thanos": {}}
-	w.source.tokens = func(audience string) transport.ResettableTokenSource { return tokens[audience] }
+	w.source.options.Tokens = func(audience string) transport.ResettableTokenSource { return tokens[audience] }
 	evaluate := func() error {
 		_, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant)
 		return err

@@ -143,7 +143,7 @@ func (s *Source) issuedTokens(client *credentials) transport.ResettableTokenSour
 		config := &clientcredentials.Config{ClientID: client.username, ClientSecret: client.password, TokenURL: spec.TokenURL, Scopes: spec.Scopes}
 		s.client, s.issued = client, accounttoken.NewOf("the authorization server "+u.Host, func(ctx context.Context) (*oauth2.Token, error) {
 			return s.requestToken(ctx, config, client)
-		}, s.clock, rand.Float64)
+		}, s.options.Clock, rand.Float64)
 		s.stop = s.requesting.Go(s.issued.Run)
 	}
 	return s.issued
@@ -153,7 +153,7 @@ func (s *Source) issuedTokens(client *credentials) transport.ResettableTokenSour
 // source: it is always verified, also by public authorities, and gets no client certificate. oauth2 reads at
 // most 1 MiB of an answer.
 func (s *Source) requestToken(ctx context.Context, config *clientcredentials.Config, client *credentials) (*oauth2.Token, error) {
-	own, err := newTransport(&settings{spec: &v1alpha1.PrometheusSource{}}, &credentials{extraCA: client.extraCA}, s.dial)
+	own, err := newTransport(&settings{spec: &v1alpha1.PrometheusSource{}}, &credentials{extraCA: client.extraCA}, s.options.Dial)
 	if err != nil {
 		return nil, err
 	}

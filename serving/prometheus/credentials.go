@@ -64,18 +64,20 @@ type credentials struct {
 
 // resolve returns the credentials of a source; issued returns the tokens of its authorization server for a
 // client. Errors name object and key, never a value.
-func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets, configMaps ConfigMaps, extraCA *v1alpha1.ConfigMapKeyReference, tokens Tokens, issued func(client *credentials) transport.ResettableTokenSource) (*credentials, error) {
-	r := resolver{secrets: secrets}
+func resolve(spec *v1alpha1.PrometheusSource, o *Options, issued func(client *credentials) transport.ResettableTokenSource) (*credentials, error) {
+	r := resolver{secrets: o.Secrets}
 	c := &credentials{}
 	if ref := spec.TLS.CA; ref != nil {
 		c.ca = r.key(ref, "tls.ca")
 	}
 	if ref := spec.TLS.CAConfigMap; ref != nil {
-		c.ca = r.read("ConfigMap", configMaps, ref.Name, ref.Key, "tls.caConfigMap")
+		c.ca = r.read("ConfigMap", o.ConfigMaps, ref.Name, ref.Key, "tls.caConfigMap")
 	}
 	public := strings.HasPrefix(spec.URL, "https:") && c.ca == nil && !spec.TLS.InsecureSkipVerify
-	if extraCA != nil && (public || spec.Authentication.OAuth2 != nil) {
-		c.extraCA = r.read("ConfigMap", configMaps, extraCA.Name, extraCA.Key, "serving.caConfigMap")
+	if o.ExtraCA != nil && (public || spec.Authentication.OAuth2 != nil) {
+		if ref := o.ExtraCA(); ref != nil {
+			c.extraCA = r.read("ConfigMap", o.ConfigMaps, ref.Name, ref.Key, "serving.caConfigMap")
+		}
 	}
 	if ref := spec.TLS.ClientCertificate; ref != nil {
 		c.certificate = r.value(ref.Name, corev1.TLSCertKey, "tls.clientCertificate")
@@ -89,7 +91,7 @@ func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets, configMaps Config
 		c.password = string(r.value(ref.Name, corev1.BasicAuthPasswordKey, "authentication.basic"))
 	}
 	if ref := spec.Authentication.ServiceAccountToken; ref != nil {
-		c.tokens = tokens(ref.Audience)
+		c.tokens = o.Tokens(ref.Audience)
 	}
 	if ref := spec.Authentication.OAuth2; ref != nil {
 		client := &credentials{extraCA: slices.Concat(c.extraCA, []byte("\n"), c.ca)}

@@ -246,7 +246,7 @@ func TestRotationOfAuthority(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, answers("application/json", oneSample), func(s *v1alpha1.PrometheusSource) { s.TLS = tc.tls })
-			w.source.extraCA = func() *v1alpha1.ConfigMapKeyReference { return tc.extra }
+			w.source.options.ExtraCA = func() *v1alpha1.ConfigMapKeyReference { return tc.extra }
 			objects := tc.objects(w)
 			good := certificatePEM(w.server)
 			other, _ := keyPair(t, "other")
@@ -292,7 +292,7 @@ func TestWithoutExtraCA(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, answers("application/json", oneSample), change)
-			w.source.extraCA = func() *v1alpha1.ConfigMapKeyReference {
+			w.source.options.ExtraCA = func() *v1alpha1.ConfigMapKeyReference {
 				return &v1alpha1.ConfigMapKeyReference{Name: "missing", Key: "ca.crt"}
 			}
 			if _, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant); err != nil {
@@ -316,7 +316,7 @@ func TestRotationWithRequestsUnderWay(t *testing.T) {
 		answers("application/json", oneSample)(rw, r)
 	}, nil)
 	opened, closed := make(chan struct{}, rounds+1), make(chan struct{}, rounds+1)
-	w.source.dial = countingDial(opened, closed)
+	w.source.options.Dial = countingDial(opened, closed)
 	good := certificatePEM(w.server)
 	done := make(chan error, rounds)
 	for range rounds {

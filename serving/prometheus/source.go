@@ -44,13 +44,7 @@ type Options struct {
 // Source is a server with Prometheus' HTTP API. Its methods may be called at any time, also before
 // Run.
 type Source struct {
-	name       string
-	secrets    Secrets
-	configMaps ConfigMaps
-	extraCA    func() *v1alpha1.ConfigMapKeyReference
-	tokens     Tokens
-	clock      clock.WithTicker
-	dial       dialFunc
+	options Options
 	// requesting requests tokens of the authorization server.
 	requesting rungroup.Group
 	// slots limits concurrent requests over all connections.
@@ -82,9 +76,8 @@ func New(o Options, spec v1alpha1.PrometheusSource) (*Source, error) {
 		return nil, fmt.Errorf("source %q: %w", o.Name, err)
 	}
 	s := &Source{
-		name: o.Name, secrets: o.Secrets, configMaps: o.ConfigMaps, extraCA: o.ExtraCA, tokens: o.Tokens, clock: o.Clock, dial: o.Dial, stop: func() {},
-		slots:    semaphore.NewWeighted(maxRequests),
-		settings: cfg,
+		options: o, slots: semaphore.NewWeighted(maxRequests),
+		settings: cfg, stop: func() {},
 	}
 	s.health.state.Name = o.Name
 	s.health.probeRequested = wake.NewSignal()
@@ -96,7 +89,7 @@ func New(o Options, spec v1alpha1.PrometheusSource) (*Source, error) {
 func (s *Source) Apply(spec v1alpha1.PrometheusSource) error {
 	cfg, err := newSettings(&spec)
 	if err != nil {
-		return fmt.Errorf("source %q: %w", s.name, err)
+		return fmt.Errorf("source %q: %w", s.options.Name, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,18 +128,14 @@ const maxPending = 30 * time.Second
 func (s *Source) current() (*connection, *query.Failure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var extra *v1alpha1.ConfigMapKeyReference
-	if s.extraCA != nil {
-		extra = s.extraCA()
-	}
-	c, err := resolve(s.settings.spec, s.secrets, s.configMaps, extra, s.tokens, s.issuedTokens)
+	c, err := resolve(s.settings.spec, &s.options, s.issuedTokens)
 	before := s.connection
 	if _, pending := errors.AsType[pendingError](err); pending {
 		if s.pendingSince.IsZero() {
-			s.pendingSince = s.clock.Now()
+			s.pendingSince = s.options.Clock.Now()
 		}
 		// Results of another server or tenant would be wrong, though.
-		if before != nil && before.settings.sameData(s.settings) && s.clock.Since(s.pendingSince) < maxPending {
+		if before != nil && before.settings.sameData(s.settings) && s.options.Clock.Since(s.pendingSince) < maxPending {
 			return before, nil
 		}
 		return nil, failf(query.ReasonCredentials, "%s", err)
@@ -158,7 +147,7 @@ func (s *Source) current() (*connection, *query.Failure) {
 	if before != nil && before.settings == s.settings && before.credentials.equal(c) {
 		return before, nil
 	}
-	next, err := newConnection(s.settings, c, before, s.dial, s.clock)
+	next, err := newConnection(s.settings, c, before, s.options.Dial, s.options.Clock)
 	if err != nil {
 		return nil, failf(query.ReasonCredentials, "%s", err)
 	}
@@ -219,7 +208,7 @@ func (s *Source) request(ctx context.Context, why purpose, q query.Query, reques
 		if why == forProbe {
 			lookups = s.series.Failing()
 		}
-		if s.health.record(f, why, q, lookups, s.clock.Now()) {
+		if s.health.record(f, why, q, lookups, s.options.Clock.Now()) {
 			s.series.Recovered()
 		}
 	}
@@ -233,11 +222,11 @@ func (s *Source) request(ctx context.Context, why purpose, q query.Query, reques
 func (s *Source) send(ctx context.Context, why purpose, request func(context.Context, *connection) error) *query.Failure {
 	n, f := s.current()
 	if f != nil {
-		return failureOf(s.name, nil, f)
+		return failureOf(s.options.Name, nil, f)
 	}
 	// Queries are held by tenant, before they come here.
-	if at := time.Unix(0, n.retryAt[why].Load()); s.clock.Now().Before(at) {
-		return failureOf(s.name, nil, failf(query.ReasonRateLimited, "it is not asked until %s, as it said (Retry-After): raise its limit there, or ask less", at.UTC().Format(time.RFC3339)))
+	if at := time.Unix(0, n.retryAt[why].Load()); s.options.Clock.Now().Before(at) {
+		return failureOf(s.options.Name, nil, failf(query.ReasonRateLimited, "it is not asked until %s, as it said (Retry-After): raise its limit there, or ask less", at.UTC().Format(time.RFC3339)))
 	}
 	timeout := n.settings.timeout
 	if why == forSeries {
@@ -246,7 +235,7 @@ func (s *Source) send(ctx context.Context, why purpose, request func(context.Con
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
 	defer cancel()
 	if err := s.slots.Acquire(ctx, 1); err != nil {
-		return failureOf(s.name, nil, failf(query.ReasonTimeout, "%d other requests were under way all the time: the source is slow, or is asked too much", maxRequests))
+		return failureOf(s.options.Name, nil, failf(query.ReasonTimeout, "%d other requests were under way all the time: the source is slow, or is asked too much", maxRequests))
 	}
 	defer s.slots.Release(1)
 	defer s.closeReplaced(n)
@@ -254,9 +243,9 @@ func (s *Source) send(ctx context.Context, why purpose, request func(context.Con
 	if err == nil {
 		return nil
 	}
-	f = failureOf(s.name, n.credentials, err)
+	f = failureOf(s.options.Name, n.credentials, err)
 	if why != forQuery && f.RetryAfter > 0 {
-		n.retryAt[why].Store(s.clock.Now().Add(f.RetryAfter).UnixNano())
+		n.retryAt[why].Store(s.options.Clock.Now().Add(f.RetryAfter).UnixNano())
 	}
 	return f
 }
