@@ -145,12 +145,12 @@ const ScrapeAccountVariable = "SCRAPE_SERVICE_ACCOUNT"
 // Serves reports whether serving pods answer requests for an API group, and may collect what that takes: if the spec has its
 // section, or while the status has an APIService of it. Its removal takes time, and until then answers must not become empty.
 func (b *MetricsBackend) Serves(group string) bool {
-	return b.Spec.sections()[group] || slices.Contains(b.Retained(), group)
+	return b.Spec.sections()[group] || slices.Contains(b.RetainedGroups(), group)
 }
 
-// Retained returns the API groups that serving pods answer requests for although the spec lacks their section, once
+// RetainedGroups returns the API groups that serving pods answer requests for although the spec lacks their section, once
 // for each APIService.
-func (b *MetricsBackend) Retained() []string {
+func (b *MetricsBackend) RetainedGroups() []string {
 	var groups []string
 	for _, service := range b.Status.APIServices {
 		_, group, _ := strings.Cut(service.Name, ".")

@@ -5,11 +5,13 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"runtime/debug"
-	_ "time/tzdata" // The image has no time zones. Files of the system take precedence.
+	// The image has neither time zones nor CA certificates. Files of the system take precedence
+	// over both, and those that SSL_CERT_FILE and SSL_CERT_DIR name.
+	_ "time/tzdata"
 
+	_ "golang.org/x/crypto/x509roots/fallback"
 	"k8s.io/component-base/cli"
 
 	"github.com/metricsbackend/metrics-backend-operator/internal/memorylimit"
@@ -19,10 +21,6 @@ import (
 func main() {
 	lowerGCPercent(os.Getenv)
 	memorylimit.Set(os.Getenv, os.DirFS(memorylimit.Cgroup))
-	if err := trustRoots(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
 	os.Exit(cli.Run(server.NewCommand()))
 }
 

@@ -171,7 +171,10 @@ func container(s Serving) *corev1ac.ContainerApplyConfiguration {
 			WithReadOnlyRootFilesystem(true).
 			WithRunAsNonRoot(true).
 			WithCapabilities(corev1ac.Capabilities().WithDrop("ALL"))).
-		WithVolumeMounts(corev1ac.VolumeMount().WithName(tlsVolume).WithMountPath(tlsDirectory).WithReadOnly(true)).
+		WithVolumeMounts(corev1ac.VolumeMount().
+			WithName(tlsVolume).
+			WithMountPath(tlsDirectory).
+			WithReadOnly(true)).
 		// The container has a minute to start; later, three failures within half a minute
 		// restart it.
 		WithStartupProbe(probe("/livez", 2*time.Second, 30)).

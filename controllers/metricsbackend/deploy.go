@@ -46,7 +46,7 @@ func (r *Reconciler) deploy(ctx context.Context, s *reconcileState) error {
 	}
 	var before []client.Object // the cache has only their metadata
 	for name := range s.versions.kept {
-		if gv, _ := manifests.VersionOf(name); slices.Contains(s.backend.Retained(), gv.Group) {
+		if gv, _ := manifests.VersionOf(name); slices.Contains(s.backend.RetainedGroups(), gv.Group) {
 			// Pods serve the group by the section before.
 			before = []client.Object{&s.serving.RoleBefore, &s.serving.PolicyBefore}
 			s.serving.CustomMetrics = s.serving.CustomMetrics || gv.Group == manifests.CustomMetricsGroup

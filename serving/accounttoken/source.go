@@ -69,7 +69,7 @@ func New(client corev1client.ServiceAccountsGetter, account types.NamespacedName
 	if audience != "" {
 		spec.Audiences = []string{audience}
 	}
-	return NewOf("ServiceAccount "+account.String(), func(ctx context.Context) (*oauth2.Token, error) {
+	return NewForIssuer("ServiceAccount "+account.String(), func(ctx context.Context) (*oauth2.Token, error) {
 		// client-go logs responses from verbosity 8 on.
 		ctx = klog.NewContext(ctx, logr.Discard())
 		answer, err := client.ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{Spec: spec}, metav1.CreateOptions{})
@@ -81,9 +81,9 @@ func New(client corev1client.ServiceAccountsGetter, account types.NamespacedName
 	}, c, random)
 }
 
-// NewOf returns a Source of an issuer's tokens, which Run requests with request, and renews by their ExpiresIn.
+// NewForIssuer returns a Source of an issuer's tokens, which Run requests with request, and renews by their ExpiresIn.
 // Errors of request are logged and name the issuer.
-func NewOf(issuer string, request func(context.Context) (*oauth2.Token, error), c clock.Clock, random func() float64) *Source {
+func NewForIssuer(issuer string, request func(context.Context) (*oauth2.Token, error), c clock.Clock, random func() float64) *Source {
 	return &Source{
 		issuer: issuer, request: request, clock: c, random: random,
 		rejected: wake.NewSignal(), tried: make(chan struct{}),

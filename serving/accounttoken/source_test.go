@@ -237,7 +237,7 @@ func TestErrors(t *testing.T) {
 
 // Until the first request there is no token, and no panic.
 func TestBeforeRun(t *testing.T) {
-	s := NewOf("any", nil, clock.RealClock{}, nil)
+	s := NewForIssuer("any", nil, clock.RealClock{}, nil)
 	s.ResetTokenOlderThan(time.Now())
 	if got := text(s); !strings.Contains(got, "was not requested yet") {
 		t.Errorf("got %q", got)

@@ -75,7 +75,7 @@ func newConnection(cfg *settings, c *credentials, before *connection, dial dialF
 		Username:    c.username,
 		Password:    c.password,
 		// Innermost, so that debugging output does not show them.
-		WrapTransport: func(rt http.RoundTripper) http.RoundTripper { return &headers{next: rt, credentials: c} },
+		WrapTransport: func(rt http.RoundTripper) http.RoundTripper { return &headers{next: rt, headers: c.headers} },
 	}, n.transport)
 	if err != nil {
 		return nil, fmt.Errorf("set up authentication: %w", err)
@@ -116,16 +116,16 @@ func newTransport(cfg *settings, c *credentials, dial dialFunc) (*http.Transport
 	}), nil
 }
 
-// headers adds the headers of credentials to each request.
+// headers adds headers to each request.
 type headers struct {
-	next        http.RoundTripper
-	credentials *credentials
+	next    http.RoundTripper
+	headers []header
 }
 
 func (h *headers) RoundTrip(r *http.Request) (*http.Response, error) {
-	if len(h.credentials.headers) > 0 {
+	if len(h.headers) > 0 {
 		r = r.Clone(r.Context())
-		for _, header := range h.credentials.headers {
+		for _, header := range h.headers {
 			r.Header.Set(header.name, header.value)
 		}
 	}
@@ -141,7 +141,7 @@ func (s *Source) issuedTokens(client *credentials) transport.ResettableTokenSour
 		u, _ := url.Parse(spec.TokenURL) // newSettings has parsed it.
 		client.initRedactor()
 		config := &clientcredentials.Config{ClientID: client.username, ClientSecret: client.password, TokenURL: spec.TokenURL, Scopes: spec.Scopes}
-		s.client, s.issued = client, accounttoken.NewOf("the authorization server "+u.Host, func(ctx context.Context) (*oauth2.Token, error) {
+		s.client, s.issued = client, accounttoken.NewForIssuer("the authorization server "+u.Host, func(ctx context.Context) (*oauth2.Token, error) {
 			return s.requestToken(ctx, config, client)
 		}, s.options.Clock, rand.Float64)
 		s.stop = s.requesting.Go(s.issued.Run)

@@ -187,8 +187,8 @@ const (
 	minRedacted = 4
 )
 
-// initRedactor prepares redact. Messages reach users of all namespaces, who may not even read the
-// headers in the spec.
+// initRedactor prepares redact. Messages reach users of all namespaces, who may not even read
+// the headers in the spec.
 func (c *credentials) initRedactor() {
 	texts := []string{c.token, c.username, c.password}
 	if c.username != "" || c.password != "" {
@@ -220,8 +220,7 @@ func (c *credentials) initRedactor() {
 	for _, text := range slices.Compact(texts) {
 		pairs = append(pairs, text, redacted)
 	}
-	c.longest = len(texts[0])
-	c.redactor = strings.NewReplacer(pairs...)
+	c.redactor, c.longest = strings.NewReplacer(pairs...), len(texts[0])
 }
 
 // redact replaces credentials in a text.

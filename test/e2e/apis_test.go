@@ -9,9 +9,9 @@ import (
 	"context"
 	"crypto/x509"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -47,9 +47,13 @@ func TestAPIServicesAreVerified(t *testing.T) {
 // kubectl top of 1.37 asks v1, older ones v1beta1; a node and pods with figures come back.
 func TestKubectlTop(t *testing.T) {
 	requireBackend(t)
+	server, err := suite.core.Discovery().ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
 	version := "v1"
-	if os.Getenv("KUBERNETES_VERSION") != "" {
-		version = "v1beta1"
+	if minor, err := strconv.Atoi(server.Minor); err != nil || minor < 37 {
+		version = "v1beta1" // kubectl is of the same version
 	}
 	nodes := kubectl(t, "top", "nodes", "--no-headers", "-v=6")
 	if !strings.Contains(nodes, "/apis/metrics.k8s.io/"+version+"/nodes") {

@@ -58,7 +58,7 @@ func settingsOf(backend *v1alpha1.MetricsBackend) (Settings, error) {
 // settingsChanged reports whether the settings may differ between two states of a MetricsBackend.
 func settingsChanged(before, after *v1alpha1.MetricsBackend) bool {
 	return before.UID != after.UID || before.Generation != after.Generation ||
-		before.Status.KubeletsVerified != after.Status.KubeletsVerified || !slices.Equal(before.Retained(), after.Retained())
+		before.Status.KubeletsVerified != after.Status.KubeletsVerified || !slices.Equal(before.RetainedGroups(), after.RetainedGroups())
 }
 
 // withoutResourceMetrics returns the settings with nothing to scrape.

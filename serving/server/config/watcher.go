@@ -210,7 +210,7 @@ func (w *Watcher) apply(ctx context.Context, origin string, backend *v1alpha1.Me
 // returns these groups and sources.
 func (w *Watcher) retainSections(backend *v1alpha1.MetricsBackend) (groups []string, sources []v1alpha1.SourceSpec) {
 	spec := &backend.Spec
-	groups, sources = backend.Retained(), w.sources
+	groups, sources = backend.RetainedGroups(), w.sources
 	for _, group := range groups {
 		switch group {
 		case "metrics.k8s.io":

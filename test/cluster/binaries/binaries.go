@@ -29,9 +29,12 @@ type tool struct {
 	pkg string
 }
 
+// isEtcd reports whether it is etcd, the only one that is not of Kubernetes.
+func (t tool) isEtcd() bool { return t.name == "etcd" }
+
 // output returns the name that the go command gives the binary.
 func (t tool) output() string {
-	if t.name == "etcd" {
+	if t.isEtcd() {
 		return "server" // of the path go.etcd.io/etcd/server/v3
 	}
 	return t.name

@@ -51,21 +51,20 @@ func Build(ctx context.Context, report *progress.Reporter, kubernetes string, na
 		return "", fmt.Errorf("creating the folder of the binaries: %w", err)
 	}
 	wanted := missing(target, selected)
-	if kubernetes == KubernetesVersion {
-		return target, build(ctx, report, module, target, kubernetes, wanted)
-	}
-	store := slices.IndexFunc(wanted, func(t tool) bool { return t.name == "etcd" })
-	if store >= 0 {
-		if err := build(ctx, report, module, target, kubernetes, wanted[store:store+1]); err != nil {
+	if kubernetes != KubernetesVersion {
+		other := filepath.Join(target, "module")
+		ofRelease := slices.DeleteFunc(slices.Clone(wanted), tool.isEtcd)
+		if len(ofRelease) > 0 {
+			if err := makeModule(ctx, other, kubernetes); err != nil {
+				return "", err
+			}
+		}
+		if err := build(ctx, report, other, target, kubernetes, ofRelease); err != nil {
 			return "", err
 		}
-		wanted = slices.Concat(wanted[:store], wanted[store+1:])
+		wanted = slices.DeleteFunc(wanted, func(t tool) bool { return !t.isEtcd() })
 	}
-	other := filepath.Join(target, "module")
-	if err := makeModule(ctx, other, kubernetes); err != nil {
-		return "", err
-	}
-	return target, build(ctx, report, other, target, kubernetes, wanted)
+	return target, build(ctx, report, module, target, kubernetes, wanted)
 }
 
 func missing(folder string, wanted []tool) []tool {
@@ -101,7 +100,7 @@ func build(ctx context.Context, report *progress.Reporter, module, target, kuber
 	for _, t := range wanted {
 		packages, names = append(packages, t.pkg), append(names, t.name)
 	}
-	report.Say("binaries", "building %s of Kubernetes %s from source (all of them about 8 minutes on 2 cores, the first time)", strings.Join(names, ", "), kubernetes)
+	report.Say("binaries", "building %s from source, for Kubernetes %s (all of them about 8 minutes on 2 cores, the first time)", strings.Join(names, ", "), kubernetes)
 	// This also downloads the modules.
 	dependencies, err := goOutput(ctx, module, append([]string{"list", "-deps"}, packages...)...)
 	if err != nil {

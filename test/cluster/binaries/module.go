@@ -51,7 +51,7 @@ func makeModule(ctx context.Context, folder, kubernetes string) error {
 	}
 	packages := make([]string, 0, len(tools))
 	for _, t := range tools {
-		if t.name != "etcd" {
+		if !t.isEtcd() {
 			packages = append(packages, t.pkg)
 		}
 	}

@@ -28,9 +28,9 @@ type balancer struct {
 
 	mu       sync.Mutex
 	backends map[*process]bool
-	// received counts the reads of what clients sent to each process.
-	received map[*process]int
-	turn     int
+	// open counts the open connections of each process.
+	open map[*process]int
+	turn int
 }
 
 func startBalancer(t *testing.T) *balancer {
@@ -39,7 +39,7 @@ func startBalancer(t *testing.T) *balancer {
 	if err != nil {
 		t.Fatalf("listen: %v", err)
 	}
-	b := &balancer{port: int32(listener.Addr().(*net.TCPAddr).Port), backends: map[*process]bool{}, received: map[*process]int{}}
+	b := &balancer{port: int32(listener.Addr().(*net.TCPAddr).Port), backends: map[*process]bool{}, open: map[*process]int{}}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() { b.accept(ctx, listener) })
@@ -101,30 +101,22 @@ func (b *balancer) next() *process {
 	slices.SortFunc(ready, func(a, b *process) int { return int(a.port - b.port) })
 	b.turn++
 	p := ready[b.turn%len(ready)]
+	b.open[p]++
 	return p
 }
 
-// requests returns a number that grows as long as clients send something to a process.
-func (b *balancer) requests(p *process) int {
+// leave notes the end of a connection to a process that next returned.
+func (b *balancer) leave(p *process) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.received[p]
+	b.open[p]--
 }
 
-// counted counts the reads of what a client sends to a process.
-type counted struct {
-	io.Reader
-	b *balancer
-	p *process
-}
-
-// Read implements io.Reader.
-func (c counted) Read(data []byte) (int, error) {
-	n, err := c.Reader.Read(data)
-	c.b.mu.Lock()
-	defer c.b.mu.Unlock()
-	c.b.received[c.p]++
-	return n, err
+// connections returns how many are open to a process.
+func (b *balancer) connections(p *process) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open[p]
 }
 
 func (b *balancer) accept(ctx context.Context, listener net.Listener) {
@@ -146,6 +138,7 @@ func (b *balancer) forward(ctx context.Context, client net.Conn) {
 	if p == nil {
 		return
 	}
+	defer b.leave(p)
 	server, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(p.port))))
 	if err != nil {
 		return
@@ -154,11 +147,11 @@ func (b *balancer) forward(ctx context.Context, client net.Conn) {
 	stop := context.AfterFunc(ctx, func() { _ = client.Close() })
 	defer stop()
 	done := make(chan struct{}, 2)
-	forward := func(to io.Writer, from io.Reader) {
-		_, _ = io.Copy(to, from)
-		done <- struct{}{}
+	for _, pair := range [][2]net.Conn{{server, client}, {client, server}} {
+		go func() {
+			_, _ = io.Copy(pair[0], pair[1])
+			done <- struct{}{}
+		}()
 	}
-	go forward(server, counted{client, b, p})
-	go forward(client, server)
 	<-done
 }

@@ -95,7 +95,7 @@ func TestScrapeTokenForbidden(t *testing.T) {
 	p := startScraping(t, test, servingNamespace+"/"+account)
 	reader := cluster.token(t, "reader")
 
-	const reason = "cannot get a token of ServiceAccount metrics-backend/scrape-later"
+	const reason = "cannot get a token of ServiceAccount metrics-backend/scrape-later, and no other is sent"
 	outcome.Eventually(t, time.Minute, "readiness, log and report name the reason", func(context.Context) error {
 		status, body, err := p.get(t.Context(), "/readyz/scrape-token", reader)
 		if err != nil || status != http.StatusInternalServerError || !strings.Contains(body, reason) {
