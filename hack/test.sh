@@ -63,7 +63,7 @@ drift() {
 
 generated_sums() {
 	local files
-	files=$(find api config/crd config/monitoring serving charts -name 'zz_generated*' -o -path 'config/crd/bases/*' -o -path 'config/monitoring/*' -type f -o -path 'charts/*/templates/*' -o -path 'charts/*/files/*') || return
+	files=$(find api config/crd config/monitoring serving charts -type f \( -name 'zz_generated*' -o -path 'config/crd/bases/*' -o -path 'config/monitoring/*' -o -path 'charts/*/templates/*' -o -path 'charts/*/files/*' \)) || return
 	test -n "$files" || return
 	sort <<<"$files" | xargs sha256sum
 }
