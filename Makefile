@@ -92,7 +92,7 @@ bench-packages: ## Go benchmarks of the packages of the data path, with allocati
 	go test -run '^$$' -bench . -benchmem ./serving/...
 
 .PHONY: bench-watch
-bench-watch: build ## 10,000 watches on this machine, and watching against polling (Linux; ten minutes, needs it quiet).
+bench-watch: build ## 10,000 watches on this machine, and watching against polling, also through kube-apiserver (Linux; half an hour, needs it quiet).
 	@KUBEBUILDER_ASSETS=$(ASSETS); export KUBEBUILDER_ASSETS; \
 	go -C bench run ./watch --plot ../docs/images/watch-against-polling.png
 

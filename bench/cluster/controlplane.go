@@ -103,6 +103,8 @@ func StartControlPlane(ctx context.Context, folder string) (*ControlPlane, error
 		Set("requestheader-username-headers", userHeader).
 		Set("requestheader-group-headers", groupHeader).
 		Set("requestheader-extra-headers-prefix", extraHeaders).
+		// Clients share a few connections.
+		Set("http2-max-streams-per-connection", "1000").
 		// Tens of thousands of pods are written at once.
 		Set("max-requests-inflight", "4000").Set("max-mutating-requests-inflight", "2000")
 	c := &ControlPlane{stop: env.Stop, folder: folder, proxy: proxy}

@@ -22,7 +22,7 @@ import (
 )
 
 // serverName is the name in the certificate of each aggregated API server.
-const serverName = "serving.load.svc"
+const serverName = serviceName + "." + serviceNamespace + ".svc"
 
 // Server is an aggregated API server as a process: serving, or another implementation.
 type Server struct {
@@ -33,6 +33,8 @@ type Server struct {
 	// kube-apiserver.
 	TLS *tls.Config
 
+	// ca signed its certificate, PEM.
+	ca     []byte
 	client *http.Client
 }
 
@@ -85,8 +87,8 @@ func StartServer(c *ControlPlane, program Program) (*Server, error) {
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.Certificate)
 	s := &Server{
-		Address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
-		TLS:     &tls.Config{RootCAs: roots, ServerName: serverName, Certificates: []tls.Certificate{proxy.TLS}, MinVersion: tls.VersionTLS12},
+		Address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), ca: ca.PEM,
+		TLS: &tls.Config{RootCAs: roots, ServerName: serverName, Certificates: []tls.Certificate{proxy.TLS}, MinVersion: tls.VersionTLS12},
 	}
 	s.client = &http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{TLSClientConfig: s.TLS.Clone()}}
 	command := exec.Command(program.Binary, append([]string{

@@ -9,9 +9,6 @@ import (
 	"time"
 )
 
-// initialEvents are the parameters of informers: a bookmark ends the initial events.
-const initialEvents = "&watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
-
 // watcher is one watch. It is a streams.Handler.
 type watcher struct {
 	tally  *tally
@@ -41,16 +38,24 @@ func (w *watcher) Body(piece []byte, at time.Time) {
 func (w *watcher) take(line []byte, at time.Time) {
 	switch {
 	case bytes.HasPrefix(line, added):
-		o, _, ok := nextObject(line)
-		if !ok {
-			return
-		}
 		if !w.begun {
 			w.begun = true
 			w.tally.first.Add(at.Sub(w.opened))
 		}
-		w.tally.take(w.client, o, at)
-	case !w.synced && bytes.HasPrefix(line, bookmark) && bytes.Contains(line, initialEnd):
+		if o, _, ok := nextObject(line); ok {
+			w.tally.take(w.client, o, at)
+			return
+		}
+		// A value of another API has no metadata, and no bookmark ends the initial ones.
+		w.tally.events++
+		w.sync(at)
+	case bytes.HasPrefix(line, bookmark) && bytes.Contains(line, initialEnd):
+		w.sync(at)
+	}
+}
+
+func (w *watcher) sync(at time.Time) {
+	if !w.synced {
 		w.synced = true
 		w.tally.synced.Add(at.Sub(w.opened))
 	}
@@ -83,7 +88,11 @@ func (p *poller) End(err error, at time.Time) {
 	p.tally.mu.Lock()
 	defer p.tally.mu.Unlock()
 	p.tally.lists++
-	for o, rest, ok := nextObject(p.body); ok; o, rest, ok = nextObject(rest) {
+	o, rest, ok := nextObject(p.body)
+	if !ok {
+		p.tally.events += bytes.Count(p.body, timestamp) // values of another API
+	}
+	for ; ok; o, rest, ok = nextObject(rest) {
 		p.tally.take(p.client, o, at)
 	}
 	p.body = p.body[:0]

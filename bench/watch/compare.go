@@ -28,7 +28,7 @@ func runComparison(ctx context.Context, e *environment, f *flags, say progress.S
 	for _, interval := range f.pollIntervals {
 		ways = append(ways, way{name: fmt.Sprintf("poll, %v", interval), interval: interval})
 	}
-	if err := e.startServing(ctx, f, streamsDefault, say); err != nil {
+	if err := e.startServing(ctx, f, streamsDefault, "", say); err != nil {
 		return nil, err
 	}
 	for i := range ways {
@@ -42,32 +42,43 @@ func runComparison(ctx context.Context, e *environment, f *flags, say progress.S
 }
 
 func (one *way) run(ctx context.Context, e *environment, f *flags) error {
-	s, err := dial(ctx, e, f, fmt.Sprintf("compare-%d", one.interval/time.Millisecond), f.connections[0])
+	s, err := dial(ctx, e, e.direct(f), resource, fmt.Sprintf("compare-%d", one.interval/time.Millisecond), f.connections[0])
 	if err != nil {
 		return err
 	}
 	defer s.close()
+	return one.measure(ctx, s, f, f.clients, time.Second, func() error { return nil })
+}
+
+// measure has the clients of a session watch or poll, records for a time, and calls then while
+// they still do. Watches are opened over a time.
+func (one *way) measure(ctx context.Context, s *session, f *flags, clients int, over time.Duration, then func() error) (err error) {
 	if one.interval == 0 {
-		if err := s.watch(ctx, f.clients, time.Second, true); err != nil {
+		if err := s.watch(ctx, clients, over, true); err != nil {
 			return err
 		}
 		// The initial events are not part of the measurement.
 		if err := progress.Wait(ctx, time.Second); err != nil {
 			return err
 		}
-		one.measured, err = s.measure(ctx, f.compare)
-		return err
+		if one.measured, err = s.measure(ctx, f.compare); err != nil {
+			return err
+		}
+		return then()
 	}
 	polling, stop := context.WithCancel(ctx)
 	defer stop()
 	done := make(chan error, 1)
-	go func() { done <- s.poll(polling, f.clients, one.interval) }()
+	go func() { done <- s.poll(polling, clients, one.interval) }()
 	// Each client has polled once before the measurement, which lasts whole intervals.
 	if err := progress.Wait(ctx, one.interval+time.Second); err != nil {
 		return err
 	}
 	rounds := max(1, int(f.compare/one.interval))
 	if one.measured, err = s.measure(ctx, time.Duration(rounds)*one.interval); err != nil {
+		return err
+	}
+	if err := then(); err != nil {
 		return err
 	}
 	stop()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/bench/cluster"
+	"github.com/metricsbackend/metrics-backend-operator/bench/machine"
 	"github.com/metricsbackend/metrics-backend-operator/bench/progress"
 	"github.com/metricsbackend/metrics-backend-operator/test/fleet"
 )
@@ -32,9 +33,12 @@ const appsPerNamespace = 20
 
 // environment is what the load runs against.
 type environment struct {
-	plane   *cluster.ControlPlane
-	fleet   *fleet.Fleet
-	serving *cluster.Serving
+	folder string
+	plane  *cluster.ControlPlane
+	// apiserver is the process ID of kube-apiserver.
+	apiserver int
+	fleet     *fleet.Fleet
+	serving   *cluster.Serving
 	// answered is when each node's kubelet last answered, in ns since 1970. Its data points
 	// cannot have been stored earlier.
 	answered map[string]*atomic.Int64
@@ -54,13 +58,16 @@ type pod struct {
 
 // startEnvironment takes minutes, since it writes tens of thousands of pods.
 func startEnvironment(ctx context.Context, f *flags, folder string, say progress.Say) (e *environment, err error) {
-	e = &environment{answered: map[string]*atomic.Int64{}, pods: map[string]*pod{}}
+	e = &environment{folder: folder, answered: map[string]*atomic.Int64{}, pods: map[string]*pod{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.stop())
 		}
 	}()
 	if e.plane, err = cluster.StartControlPlane(ctx, folder); err != nil {
+		return e, err
+	}
+	if e.apiserver, err = machine.Child("kube-apiserver"); err != nil {
 		return e, err
 	}
 	say("kube-apiserver and etcd run")
@@ -78,15 +85,15 @@ func startEnvironment(ctx context.Context, f *flags, folder string, say progress
 	return e, nil
 }
 
-// startServing restarts serving, with a limit of streams per connection, and waits until
-// it has run for a while.
-func (e *environment) startServing(ctx context.Context, f *flags, streams int, say progress.Say) error {
+// startServing restarts serving, with a limit of streams per connection and more of its spec
+// than the manifest has, and waits until it has run for a while.
+func (e *environment) startServing(ctx context.Context, f *flags, streams int, more string, say progress.Say) error {
 	if err := e.stopServing(); err != nil {
 		return err
 	}
 	// A single user, as with one connection, may have half of nine tenths.
 	most := 3 * max(f.watches, f.clients)
-	settings := fmt.Appendf(nil, manifest, f.interval, most, most)
+	settings := append(fmt.Appendf(nil, manifest, f.interval, most, most), more...)
 	var err error
 	e.serving, err = cluster.StartServing(e.plane, f.binary, settings, e.fleet.Authority().PEM,
 		fmt.Sprintf("--http2-max-streams-per-connection=%d", streams))
@@ -146,18 +153,11 @@ func (e *environment) stop() error {
 	return errors.Join(errs...)
 }
 
-// target returns the path of the n-th client's pods: one application of one namespace, so
-// that clients are spread over all pods.
-func (e *environment) target(n int) string {
+// target returns what the n-th client asks for: one application of one namespace, so that
+// clients are spread over all pods.
+func (e *environment) target(n int) (namespace, app string) {
 	namespaces := e.fleet.Namespaces()
-	namespace := namespaces[n%len(namespaces)]
-	app := n / len(namespaces) % appsPerNamespace
-	return fmt.Sprintf("/apis/metrics.k8s.io/v1/namespaces/%s/pods?labelSelector=app%%3Dapp-%02d", namespace, app)
-}
-
-// header returns the headers of a user. Limits are per user.
-func header(f *flags, user string) []string {
-	return append(cluster.Header(user, f.masters), "accept", "application/json", "user-agent", "bench-watch")
+	return namespaces[n%len(namespaces)], fmt.Sprintf("app-%02d", n/len(namespaces)%appsPerNamespace)
 }
 
 // checkBinary returns an error if the binary is missing.

@@ -31,6 +31,7 @@ type flags struct {
 	plot, profiles                 string
 	timeout                        time.Duration
 	skipMany, skipComparison       bool
+	skipProxied                    bool
 }
 
 // namespaces so that one application of one namespace has perWatch pods.
@@ -58,9 +59,10 @@ func parse(arguments []string) (*flags, error) {
 	fs.BoolVar(&f.masters, "masters", false, "Clients are of system:masters, whom serving admits without asking kube-apiserver.")
 	fs.BoolVar(&f.skipMany, "skip-many", false, "Leave the many watches out.")
 	fs.BoolVar(&f.skipComparison, "skip-comparison", false, "Leave the comparison out.")
+	fs.BoolVar(&f.skipProxied, "skip-proxied", false, "Leave the clients of kube-apiserver out.")
 	fs.StringVar(&f.plot, "plot", "", "Where to write the comparison's picture, PNG.")
 	fs.StringVar(&f.profiles, "profiles", "", "Folder for profiles of serving; they cost it a few percent. Empty for none.")
-	fs.DurationVar(&f.timeout, "timeout", 30*time.Minute, "When to give up.")
+	fs.DurationVar(&f.timeout, "timeout", time.Hour, "When to give up.")
 	if err := fs.Parse(arguments); err != nil {
 		return nil, err
 	}
@@ -123,6 +125,13 @@ func run(ctx context.Context, f *flags, folder string, out io.Writer, say progre
 			}
 			say("the picture is %s", filepath.Clean(f.plot))
 		}
+	}
+	if !f.skipProxied {
+		idle, all, err := runProxied(ctx, e, f, say)
+		if err != nil {
+			return fmt.Errorf("clients of kube-apiserver: %w", err)
+		}
+		reportProxied(out, f, idle, all)
 	}
 	return nil
 }

@@ -40,11 +40,11 @@ type connected struct {
 // measures the second ones while they are open.
 func runMany(ctx context.Context, e *environment, f *flags, connections int, say progress.Say) (*many, error) {
 	m := &many{watches: f.watches, connections: connections}
-	if err := e.startServing(ctx, f, f.watches/connections, say); err != nil {
+	if err := e.startServing(ctx, f, f.watches/connections, "", say); err != nil {
 		return nil, err
 	}
 	var err error
-	empty := &session{environment: e, flags: f}
+	empty := &session{environment: e}
 	if m.idle, err = empty.measure(ctx, f.idle); err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func runMany(ctx context.Context, e *environment, f *flags, connections int, say
 	}
 	say("serving without clients: %s, %.0f mCPU", figures.Mebibytes(m.rssBefore), m.idle.millicores(m.idle.cpu))
 
-	s, err := dial(ctx, e, f, "spread", connections)
+	s, err := dial(ctx, e, e.direct(f), resource, "spread", connections)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func runMany(ctx context.Context, e *environment, f *flags, connections int, say
 		return nil, err
 	}
 
-	again, err := dial(ctx, e, f, "burst", connections)
+	again, err := dial(ctx, e, e.direct(f), resource, "burst", connections)
 	if err != nil {
 		return nil, err
 	}

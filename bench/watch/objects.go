@@ -18,6 +18,7 @@ var (
 	versionBegin   = []byte(`","resourceVersion":"`)
 	bookmark       = []byte(`{"type":"BOOKMARK"`)
 	added          = []byte(`{"type":"ADDED"`)
+	timestamp      = []byte(`"timestamp":"`)
 	initialEnd     = []byte(`"k8s.io/initial-events-end":"true"`)
 )
 

@@ -23,15 +23,16 @@ type session struct {
 	// opening watches.
 	name        string
 	environment *environment
-	flags       *flags
+	api         api
+	fields      func(user string) []string
 	connections []*streams.Connection
 	tallies     []*tally
 }
 
-func dial(ctx context.Context, e *environment, f *flags, name string, connections int) (*session, error) {
-	s := &session{name: name, environment: e, flags: f}
+func dial(ctx context.Context, e *environment, to endpoint, api api, name string, connections int) (*session, error) {
+	s := &session{name: name, environment: e, api: api, fields: to.fields}
 	for range connections {
-		c, err := streams.Dial(ctx, e.serving.Address, e.serving.TLS)
+		c, err := streams.Dial(ctx, to.address, to.tls)
 		if err != nil {
 			s.close()
 			return nil, err
@@ -43,7 +44,11 @@ func dial(ctx context.Context, e *environment, f *flags, name string, connection
 }
 
 // user returns the user of a connection.
-func (s *session) user(connection int) string { return fmt.Sprintf("load:%s-%d", s.name, connection) }
+func (s *session) user(connection int) string { return userName(s.name, connection) }
+
+func userName(session string, connection int) string {
+	return fmt.Sprintf("%s-%d", session, connection)
+}
 
 func (s *session) close() {
 	for _, c := range s.connections {
@@ -60,7 +65,7 @@ func (s *session) watch(ctx context.Context, watches int, over time.Duration, re
 	var opening sync.WaitGroup
 	for i, c := range s.connections {
 		opening.Go(func() {
-			fields := header(s.flags, s.user(i))
+			fields := s.fields(s.user(i))
 			for j := range each {
 				// Round robin, so that connections fill evenly.
 				n := j*len(s.connections) + i
@@ -72,7 +77,7 @@ func (s *session) watch(ctx context.Context, watches int, over time.Duration, re
 				if recordAges {
 					h.client = s.client(i)
 				}
-				if err := c.Get(s.environment.target(n)+initialEvents, fields, h); err != nil {
+				if err := c.Get(s.api.watch(s.environment.target(n)), fields, h); err != nil {
 					errs[i] = fmt.Errorf("open watch %d: %w", n, err)
 					return
 				}
@@ -126,10 +131,10 @@ func (s *session) poll(ctx context.Context, clients int, interval time.Duration)
 		s.tallies[i].refusable = true
 		pollers := make([]*poller, each)
 		for j := range pollers {
-			pollers[j] = &poller{tally: s.tallies[i], client: s.client(i), path: s.environment.target(j*len(s.connections) + i)}
+			pollers[j] = &poller{tally: s.tallies[i], client: s.client(i), path: s.api.list(s.environment.target(j*len(s.connections) + i))}
 		}
 		running.Go(func() {
-			fields := header(s.flags, s.user(i))
+			fields := s.fields(s.user(i))
 			for n := 0; ; n++ {
 				// A small offset for each connection spreads requests evenly.
 				turn := float64(n) + float64(i)/float64(len(s.connections))
@@ -176,6 +181,7 @@ func (s *session) bytes() int64 {
 type measured struct {
 	span          time.Duration
 	cpu, own      time.Duration // of serving, and of this program with its fake kubelets
+	apiserver     time.Duration // CPU of kube-apiserver
 	load          float64       // share of the machine that was busy
 	bytes         int64
 	events, lists int
@@ -203,6 +209,7 @@ func (s *session) measure(ctx context.Context, span time.Duration) (*measured, e
 		return nil, err
 	}
 	m.span, m.cpu, m.own = after.at.Sub(before.at), after.serving-before.serving, after.own-before.own
+	m.apiserver = after.apiserver - before.apiserver
 	m.load = after.machine.Since(before.machine)
 	for _, t := range s.tallies {
 		t.mu.Lock()
@@ -223,13 +230,16 @@ func (m *measured) millicores(cpu time.Duration) float64 {
 }
 
 type costs struct {
-	at           time.Time
-	serving, own time.Duration
-	machine      machine.Load
+	at                      time.Time
+	serving, apiserver, own time.Duration
+	machine                 machine.Load
 }
 
 func readCosts(e *environment) (c costs, err error) {
 	if c.serving, err = machine.CPU(e.serving.PID()); err != nil {
+		return c, err
+	}
+	if c.apiserver, err = machine.CPU(e.apiserver); err != nil {
 		return c, err
 	}
 	if c.own, err = machine.OwnCPU(); err != nil {

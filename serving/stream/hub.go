@@ -50,6 +50,9 @@ type Request struct {
 	Metrics *Metrics
 	// Client is logged.
 	Client Client
+	// Watched is logged: keys and values that say what is watched, if it is not the selection's
+	// namespace.
+	Watched []any
 	// Received is when the request was received; zero means now.
 	Received time.Time
 	// Release is called once, when the watch has ended or was not opened. It may be nil.

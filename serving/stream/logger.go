@@ -96,7 +96,11 @@ func (l *logger) skip(w *Watcher, item Item, err error) {
 // describe returns a logger with the values that identify the watch.
 func (w *Watcher) describe(unlogged int) klog.Logger {
 	api := w.request.Metrics.api
-	line := w.logger.WithValues("namespace", w.selection.Namespace, "group", api.Group, "version", api.Version, "resource", api.Resource)
+	watched := w.request.Watched
+	if watched == nil {
+		watched = []any{"namespace", w.selection.Namespace}
+	}
+	line := w.logger.WithValues(watched...).WithValues("group", api.Group, "version", api.Version, "resource", api.Resource)
 	if s := w.selection.Labels; s != nil {
 		line = line.WithValues("labelSelector", text.Truncate(s.String(), maxLogged))
 	}

@@ -57,6 +57,23 @@ func TestLog(t *testing.T) {
 	}
 }
 
+// TestLogWatched: a watch of something else than objects of a namespace says what that is.
+func TestLogWatched(t *testing.T) {
+	w := newWorld(t)
+	lines := make(chan string, 8)
+	if _, err := w.hub.Watch(logging(t, lines), Request{
+		Selection: Selection{Namespace: "a key"}, Metrics: NewMetrics(API{"external.metrics.k8s.io", "v1beta1", ""}),
+		Watched: []any{"watched", "external metric"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{`"level"=0 "msg"="Watch began" "watched"="external metric" "group"="external.metrics.k8s.io" "version"="v1beta1" "resource"="" ` +
+		`"user"="" "userAgent"="" "bookmarks"=false "initialEventsEnd"=false`}
+	if diff := cmp.Diff(want, logged(lines)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestLogLimit opens and ends a thousand watches in a second: some lines, a
 // count of the others, and room for those that broke.
 func TestLogLimit(t *testing.T) {

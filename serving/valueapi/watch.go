@@ -42,6 +42,7 @@ func (g *Group) watch(ctx context.Context, version schema.GroupVersion, options 
 				unsubscribe()
 			},
 			Metrics: g.metrics[version],
+			Watched: []any{"watched", subscription.What},
 		}, nil
 	})
 	if err != nil {
