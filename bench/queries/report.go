@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/bench/document"
@@ -137,9 +138,6 @@ func report(out io.Writer, f *flags, field []contestant, all map[string][]result
 // blockName is in the comments between which results are written.
 const blockName = "queries"
 
-// section is the results of a kind.
-type section = document.Section[struct{ Kind string }]
-
 const introduction = `## Autoscalers compared with prometheus-adapter
 
 The same autoscalers request the same metrics, by the same rules, from one process at a time, with the same Prometheus and the same
@@ -160,14 +158,11 @@ func recordable(f *flags, field []contestant) bool {
 
 // content returns a document with the results of a run.
 func content(old string, caption string, field []contestant, all map[string][]results) (string, error) {
-	var sections []section
+	text := introduction + "\n\n" + caption
 	for _, k := range kinds {
-		var s section
-		s.Data.Kind = k.name
-		s.Text = "### " + k.name + "\n\n" + figures.Markdown(table(k.of(field), all[k.name]))
-		sections = append(sections, s)
+		text += "\n\n### " + k.name + "\n\n" + strings.Trim(figures.Markdown(table(k.of(field), all[k.name])), "\n")
 	}
-	return document.Replace(old, blockName, introduction+"\n\n"+caption, sections)
+	return document.Replace(old, blockName, text)
 }
 
 // write writes the results into the document.

@@ -51,7 +51,7 @@ func TestMerge(t *testing.T) {
 }
 
 func TestBars(t *testing.T) {
-	want := []bar{{name: cpuIdle, ratio: 0.5, goal: 0.2}, {name: rssSteady, ratio: 0.5, goal: 0.3}}
+	want := []bar{{name: cpuIdle, ratio: 0.5, goal: 0.2}, {name: rssSteady, ratio: 0.5, goal: 0.25}}
 	if diff := cmp.Diff(want, bars(ofScale(100, "a", 2, 1).Data), cmp.AllowUnexported(bar{})); diff != "" {
 		t.Errorf("bars (-want +got):\n%s", diff)
 	}

@@ -5,10 +5,14 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/metricsbackend/metrics-backend-operator/bench/document"
 	"github.com/metricsbackend/metrics-backend-operator/bench/figures"
@@ -17,7 +21,7 @@ import (
 // blockName is in the comments between which results are written.
 const blockName = "resource"
 
-// record describes the results of one scale in the document.
+// record has the results of one scale.
 type record struct {
 	Nodes, Pods int
 	// Faults is set for the table of the scenarios other than healthy, which has no medians.
@@ -28,8 +32,11 @@ type record struct {
 	Medians map[string]map[string]float64 `json:",omitempty"`
 }
 
-// section is the results of one scale.
-type section = document.Section[record]
+// section is the results of one scale, with their table.
+type section struct {
+	Data record
+	Text string
+}
 
 // recordable tells whether the results are of metrics-server and one build of serving, and
 // not of a comparison of builds.
@@ -110,30 +117,45 @@ func merge(old, measured []section) []section {
 	return all
 }
 
-// write writes the sections into the document and draws the picture.
+// write writes the sections into the document and into a file beside it, from which the next
+// run takes those of other scales, and draws the picture.
 func write(f *flags, measured []section) error {
 	content, err := os.ReadFile(f.document)
 	if err != nil {
 		return fmt.Errorf("read the document to which results are written: %w", err)
 	}
-	old, err := document.Sections[record](string(content), blockName)
-	if err != nil {
-		return fmt.Errorf("read %s: %w", f.document, err)
+	data := strings.TrimSuffix(f.document, filepath.Ext(f.document)) + ".json"
+	var old []section
+	encoded, err := os.ReadFile(data)
+	if err == nil {
+		err = json.Unmarshal(encoded, &old)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read earlier results from %s: %w", data, err)
 	}
 	all := merge(old, measured)
 	picture, err := filepath.Rel(filepath.Dir(f.document), f.plot)
 	if err != nil {
 		return fmt.Errorf("name the picture in %s: %w", f.document, err)
 	}
-	introduction := "## metrics.k8s.io compared with metrics-server\n\n" +
+	results := "## metrics.k8s.io compared with metrics-server\n\n" +
 		"Both scrape the same fake kubelets on the same machine, one at a time. Ratios are those of the medians to metrics-server's.\n\n" +
 		"![Ratios to metrics-server with the goals, and growth of CPU and RSS with the number of nodes](" + filepath.ToSlash(picture) + ")"
-	changed, err := document.Replace(string(content), blockName, introduction, all)
+	for _, s := range all {
+		results += "\n\n" + strings.Trim(s.Text, "\n")
+	}
+	changed, err := document.Replace(string(content), blockName, results)
 	if err != nil {
 		return fmt.Errorf("write results: %w", err)
 	}
 	if err := drawPicture(f.plot, all); err != nil {
 		return err
+	}
+	if encoded, err = json.MarshalIndent(all, "", "  "); err != nil {
+		return fmt.Errorf("encode results: %w", err)
+	}
+	if err := os.WriteFile(data, append(encoded, '\n'), 0o644); err != nil { //nolint:gosec // Beside a document.
+		return fmt.Errorf("write results: %w", err)
 	}
 	if err := os.WriteFile(f.document, []byte(changed), 0o644); err != nil { //nolint:gosec // A document.
 		return fmt.Errorf("write results: %w", err)

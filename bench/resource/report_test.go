@@ -128,7 +128,7 @@ func TestGrouped(t *testing.T) {
 			want: [][]string{
 				{"", "metrics-server", "serving", "ratio", "goal"},
 				{cpuIdle, "100 mCPU", "20 mCPU", "0.20", "≤ 0.2"},
-				{getPod, "2.0 ms", "1.0 ms", "0.50", ""},
+				{getPod, "2.0 ms", "1.0 ms", "0.50", "≤ 1"},
 			},
 		},
 		"two scenarios": {
@@ -137,7 +137,7 @@ func TestGrouped(t *testing.T) {
 				{"", "metrics-server", "serving", "ratio", "goal"},
 				{"**healthy**: all kubelets answer at once", "", "", "", ""},
 				{cpuIdle, "100 mCPU", "20 mCPU", "0.20", "≤ 0.2"},
-				{getPod, "2.0 ms", "1.0 ms", "0.50", ""},
+				{getPod, "2.0 ms", "1.0 ms", "0.50", "≤ 1"},
 				{"**failing-1**: 1 % of the kubelets respond with status 500", "", "", "", ""},
 				{cpuIdle, "100 mCPU", "50 mCPU", "0.50", ""},
 			},
