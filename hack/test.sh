@@ -243,6 +243,14 @@ other_cluster() {
 	verbose_step clusters "cluster down" cluster down
 }
 
+# bench runs the load test of metrics.k8s.io at its small scale. Its figures are recorded in the output, not judged.
+bench() {
+	title "Load test beside metrics-server"
+	control_plane || return
+	quiet_step build "metrics-server" hack/build-program.sh metrics-server || return
+	verbose_step bench "make bench SCALE=small" make bench SCALE=small
+}
+
 main() {
 	# testrun forwards an interrupt and exits; no other part starts.
 	trap 'exit 130' INT TERM HUP
@@ -251,7 +259,7 @@ main() {
 	# A complete run that passes is recorded for a release.
 	local part pattern whole=
 	case "$TEST_TIER $*${RUN:+ $RUN}$(env | grep -E '^(E2E_|OPERATIONS=|SEED=)' || true)" in
-	"long integration e2e clusters" | "soak integration e2e") whole=$(clean_tree || true) ;;
+	"long integration e2e clusters bench" | "soak integration e2e") whole=$(clean_tree || true) ;;
 	esac
 	if [ "$TEST_TIER" = soak ]; then
 		export E2E_SPEC_CYCLES=${E2E_SPEC_CYCLES:-10} E2E_IMAGE_CYCLES=${E2E_IMAGE_CYCLES:-4}
@@ -282,8 +290,8 @@ main() {
 
 for part in "$@"; do
 	case "$part" in
-	unit | integration | e2e | clusters) ;;
-	*) echo "unknown part $part: use unit, integration, e2e or clusters" >&2 && exit 2 ;;
+	unit | integration | e2e | clusters | bench) ;;
+	*) echo "unknown part $part: use unit, integration, e2e, clusters or bench" >&2 && exit 2 ;;
 	esac
 done
 # Concurrent runs would share the results and the cluster. Bash has read all of this file by now: an edit during a run
