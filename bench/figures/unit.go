@@ -72,3 +72,19 @@ func Thousands(n int) string {
 	}
 	return strings.Join(append([]string{text}, parts...), ",")
 }
+
+// Misses reports whether a ratio is above the goal when it is rounded as in a table.
+func Misses(ratio, goal float64) bool { return math.Round(100*ratio)/100 > goal }
+
+// Verdict formats a goal, the largest ratio that is aimed at, and whether a ratio misses it. It is
+// empty without a goal.
+func Verdict(ratio, goal float64) string {
+	if goal == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("≤ %g", goal)
+	if Misses(ratio, goal) {
+		text += ", missed"
+	}
+	return text
+}

@@ -23,7 +23,7 @@ type flags struct {
 	pods              int
 	interval          time.Duration
 	intervals, rounds int
-	document          string
+	document, plot    string
 	timeout           time.Duration
 	// usual says that the load is that of the tables in the document: each flag of it has its
 	// default.
@@ -44,13 +44,14 @@ func parse(arguments []string) (*flags, error) {
 	fs.StringVar(&f.adapter, "prometheus-adapter", "", "Binary of prometheus-adapter.")
 	fs.StringSliceVar(&f.contestants, "contestants", []string{adapterDefaults, adapterRaised, servingName}, "What is measured: adapter, prometheus-adapter with the flags of its release; adapter-raised, with a raised limit of its requests to kube-apiserver; serving.")
 	fs.IntSliceVar(&f.autoscalers, "autoscalers", []int{10, 100, 1000}, "Numbers of autoscalers, each of which requests one metric with one selector.")
-	fs.IntVar(&f.metrics, "metrics", 100, "Custom metrics, and external metrics.")
-	fs.IntVar(&f.selected, "selections", 10, "Applications, whose pods a label selects, and queues of each external metric.")
+	fs.IntVar(&f.metrics, "metrics", 10, "Custom metrics, and external metrics.")
+	fs.IntVar(&f.selected, "selections", 100, "Applications, whose pods a label selects, and queues of each external metric.")
 	fs.IntVar(&f.pods, "pods", 10, "Pods of each application. Each has all custom metrics.")
 	fs.DurationVar(&f.interval, "interval", 15*time.Second, "How often each autoscaler sends its request, and for how long serving shares a result.")
 	fs.IntVar(&f.intervals, "intervals", 2, "How many intervals each measurement lasts, at least 2: queries are counted from the second on.")
 	fs.IntVar(&f.rounds, "rounds", 1, "How often everything is measured. The tables have the medians.")
 	fs.StringVar(&f.document, "document", "../docs/performance.md", "Markdown file into which the tables are written, if all contestants are measured with the default load. Empty for none.")
+	fs.StringVar(&f.plot, "plot", "../docs/images/compared-with-prometheus-adapter.png", "PNG into which the ratios are drawn, with the tables.")
 	fs.DurationVar(&f.timeout, "timeout", time.Hour, "When to give up.")
 	if err := fs.Parse(arguments); err != nil {
 		return nil, err

@@ -23,7 +23,7 @@ func TestFlags(t *testing.T) {
 		want      settings
 	}{
 		"default":           {"--prometheus-adapter a", settings{contestants, autoscalers, true}},
-		"explicit defaults": {"--prometheus-adapter a --metrics 100 --interval 15s", settings{contestants, autoscalers, true}},
+		"explicit defaults": {"--prometheus-adapter a --metrics 10 --interval 15s", settings{contestants, autoscalers, true}},
 		"more rounds":       {"--prometheus-adapter a --rounds 3", settings{contestants, autoscalers, true}},
 		"other metrics":     {"--prometheus-adapter a --metrics 5", settings{contestants, autoscalers, false}},
 		"other interval":    {"--prometheus-adapter a --interval 5s", settings{contestants, autoscalers, false}},

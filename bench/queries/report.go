@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -80,14 +81,15 @@ func (r results) of(contestant, figure string) []float64 {
 }
 
 // table returns the figures of a kind. The ratio is that of serving to the column before it.
-func table(field []contestant, all []results) [][]string {
+func (k kind) table(field []contestant, all []results) [][]string {
+	field = k.of(field)
 	head := []string{""}
 	for _, one := range field {
 		head = append(head, one.column)
 	}
 	compared := len(field) > 1 && field[len(field)-1].name == servingName
 	if compared {
-		head = append(head, "ratio")
+		head = append(head, "ratio", "goal")
 	}
 	table := [][]string{head}
 	for _, r := range all {
@@ -100,7 +102,11 @@ func table(field []contestant, all []results) [][]string {
 				cells = append(cells, row.unit.Spread(r.of(one.name, row.name)))
 			}
 			if compared {
-				cells = append(cells, row.ratio(r.of(servingName, row.name), r.of(field[len(field)-2].name, row.name)))
+				ratio, ok := row.ratio(r, field[len(field)-2].name)
+				cells = append(cells, "", "")
+				if ok {
+					cells[len(cells)-2], cells[len(cells)-1] = figures.Quotient.Format(ratio), figures.Verdict(ratio, k.goals[r.autoscalers][row.name])
+				}
 			}
 			table = append(table, cells)
 		}
@@ -108,11 +114,13 @@ func table(field []contestant, all []results) [][]string {
 	return table
 }
 
-func (row row) ratio(ours, peers []float64) string {
+// ratio returns that of serving to a peer, and false if there is none.
+func (row row) ratio(r results, peer string) (float64, bool) {
+	ours, peers := r.of(servingName, row.name), r.of(peer, row.name)
 	if row.plain || len(ours) == 0 || len(peers) == 0 || figures.Median(peers) == 0 {
-		return ""
+		return 0, false
 	}
-	return figures.Quotient.Format(figures.Median(ours) / figures.Median(peers))
+	return figures.Median(ours) / figures.Median(peers), true
 }
 
 // caption says what was measured, where and when.
@@ -131,7 +139,7 @@ func report(out io.Writer, f *flags, field []contestant, all map[string][]result
 	_, _ = fmt.Fprintf(out, "\n%s\n", caption(f))
 	for _, k := range kinds {
 		_, _ = fmt.Fprintf(out, "\n%s\n\n", k.name)
-		figures.Table(out, table(k.of(field), all[k.name]))
+		figures.Table(out, k.table(field, all[k.name]))
 	}
 }
 
@@ -147,7 +155,7 @@ successful requests, with p99 of at least 200. Ratios are serving's to the colum
 - prometheus-adapter lists pods at kube-apiserver for each request for a custom metric, by default at most 5 per second. With more
   requests than that, requests wait until they fail; the HPA controller, which by default waits for five responses at a time, would be
   late instead. The second column is with a raised limit.
-- The first 100 autoscalers request different metrics, with a query each. Further ones request the same custom metrics with other
+- The first 10 autoscalers request different metrics, with a query each. Further ones request the same custom metrics with other
   selectors, and share serving's queries. An external metric's selector is a part of the query, so each of them has its own.`
 
 // recordable tells whether the results are written: those of all contestants with the default
@@ -160,7 +168,7 @@ func recordable(f *flags, field []contestant) bool {
 func content(old string, caption string, field []contestant, all map[string][]results) (string, error) {
 	text := introduction + "\n\n" + caption
 	for _, k := range kinds {
-		text += "\n\n### " + k.name + "\n\n" + strings.Trim(figures.Markdown(table(k.of(field), all[k.name])), "\n")
+		text += "\n\n### " + k.name + "\n\n" + strings.Trim(figures.Markdown(k.table(field, all[k.name])), "\n")
 	}
 	return document.Replace(old, blockName, text)
 }
@@ -171,9 +179,17 @@ func write(f *flags, field []contestant, all map[string][]results) error {
 	if err != nil {
 		return fmt.Errorf("read the document to which results are written: %w", err)
 	}
-	changed, err := content(string(old), caption(f), field, all)
+	picture, err := filepath.Rel(filepath.Dir(f.document), f.plot)
+	if err != nil {
+		return fmt.Errorf("name the picture in %s: %w", f.document, err)
+	}
+	shown := "![Ratios to prometheus-adapter with the goals](" + filepath.ToSlash(picture) + ")\n\n" + caption(f)
+	changed, err := content(string(old), shown, field, all)
 	if err != nil {
 		return fmt.Errorf("write results into %s: %w", f.document, err)
+	}
+	if err := drawPicture(f.plot, field, all); err != nil {
+		return err
 	}
 	if err := os.WriteFile(f.document, []byte(changed), 0o644); err != nil { //nolint:gosec // A document.
 		return fmt.Errorf("write results: %w", err)

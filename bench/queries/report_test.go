@@ -18,9 +18,9 @@ import (
 func TestTable(t *testing.T) {
 	all := []results{
 		{autoscalers: 10, rounds: map[string][]values{
-			adapterDefaults: {{p50: 0.004, requested: 20}},
-			adapterRaised:   {{p50: 0.005, requested: 20}},
-			servingName:     {{p50: 0.002, requested: 20}},
+			adapterDefaults: {{p50: 0.004, requested: 20, cpu: 0.04}},
+			adapterRaised:   {{p50: 0.005, requested: 20, cpu: 0.04}},
+			servingName:     {{p50: 0.002, requested: 20, cpu: 0.06}},
 		}},
 		{autoscalers: 1000, rounds: map[string][]values{
 			adapterDefaults: {{requested: 2000, failed: 2000}, {requested: 2000, failed: 1990, p50: 12}},
@@ -36,25 +36,29 @@ func TestTable(t *testing.T) {
 		"custom metrics": {
 			kind: kinds[0], field: contestants,
 			want: [][]string{
-				{"", "prometheus-adapter", "prometheus-adapter, `--client-qps=1000`", "serving", "ratio"},
-				{"**10 autoscalers**", "", "", "", ""},
-				{requested, "20", "20", "20", ""},
-				{p50, "4.0 ms", "5.0 ms", "2.0 ms", "0.40"},
-				{"**1,000 autoscalers**", "", "", "", ""},
-				{requested, "2,000 (2,000–2,000)", "2,000 (2,000–2,000)", "2,000 (2,000–2,000)", ""},
-				{p50, "12000 ms", "9.0 ms (8.0–10)", "3.0 ms (2.0–4.0)", "0.33"},
+				{"", "prometheus-adapter", "prometheus-adapter, `--client-qps=1000`", "serving", "ratio", "goal"},
+				{"**10 autoscalers**", "", "", "", "", ""},
+				{requested, "20", "20", "20", "", ""},
+				{p50, "4.0 ms", "5.0 ms", "2.0 ms", "0.40", ""},
+				{cpu, "40 mCPU", "40 mCPU", "60 mCPU", "1.50", "≤ 1, missed"},
+				{"**1,000 autoscalers**", "", "", "", "", ""},
+				{requested, "2,000 (2,000–2,000)", "2,000 (2,000–2,000)", "2,000 (2,000–2,000)", "", ""},
+				{p50, "12000 ms", "9.0 ms (8.0–10)", "3.0 ms (2.0–4.0)", "0.33", ""},
+				{cpu, "", "", "", "", ""},
 			},
 		},
 		"external metrics": {
 			kind: kinds[1], field: contestants,
 			want: [][]string{
-				{"", "prometheus-adapter", "serving", "ratio"},
-				{"**10 autoscalers**", "", "", ""},
-				{requested, "20", "20", ""},
-				{p50, "4.0 ms", "2.0 ms", "0.50"},
-				{"**1,000 autoscalers**", "", "", ""},
-				{requested, "2,000 (2,000–2,000)", "2,000 (2,000–2,000)", ""},
-				{p50, "12000 ms", "3.0 ms (2.0–4.0)", "0.00"},
+				{"", "prometheus-adapter", "serving", "ratio", "goal"},
+				{"**10 autoscalers**", "", "", "", ""},
+				{requested, "20", "20", "", ""},
+				{p50, "4.0 ms", "2.0 ms", "0.50", ""},
+				{cpu, "40 mCPU", "60 mCPU", "1.50", "≤ 1, missed"},
+				{"**1,000 autoscalers**", "", "", "", ""},
+				{requested, "2,000 (2,000–2,000)", "2,000 (2,000–2,000)", "", ""},
+				{p50, "12000 ms", "3.0 ms (2.0–4.0)", "0.00", ""},
+				{cpu, "", "", "", ""},
 			},
 		},
 		"serving alone": {
@@ -64,15 +68,17 @@ func TestTable(t *testing.T) {
 				{"**10 autoscalers**", ""},
 				{requested, "20"},
 				{p50, "2.0 ms"},
+				{cpu, "60 mCPU"},
 				{"**1,000 autoscalers**", ""},
 				{requested, "2,000 (2,000–2,000)"},
 				{p50, "3.0 ms (2.0–4.0)"},
+				{cpu, ""},
 			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := slices.DeleteFunc(table(tc.kind.of(tc.field), all), func(row []string) bool {
-				return row[0] != "" && row[0][0] != '*' && row[0] != requested && row[0] != p50
+			got := slices.DeleteFunc(tc.kind.table(tc.field, all), func(row []string) bool {
+				return row[0] != "" && row[0][0] != '*' && row[0] != requested && row[0] != p50 && row[0] != cpu
 			})
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("table (-want +got):\n%s", diff)

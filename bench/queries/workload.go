@@ -47,6 +47,9 @@ type kind struct {
 	path func(f *flags, autoscaler int) string
 	// decode returns the values in a response.
 	decode func(body []byte) (map[string]string, error)
+	// goals are the largest ratios to prometheus-adapter that are aimed at, by the number of
+	// autoscalers and the row.
+	goals map[int]map[string]float64
 	// withoutRaised leaves out prometheus-adapter with a raised limit, which affects custom
 	// metrics only.
 	withoutRaised bool
@@ -54,8 +57,11 @@ type kind struct {
 
 // kinds in the order of their tables.
 var kinds = []kind{
-	{name: "Custom metrics", path: customPath, decode: decodeCustom},
-	{name: "External metrics", path: externalPath, decode: decodeExternal, withoutRaised: true},
+	{name: "Custom metrics", path: customPath, decode: decodeCustom, goals: map[int]map[string]float64{10: {cpu: 1, rss: 1}}},
+	{name: "External metrics", path: externalPath, decode: decodeExternal, withoutRaised: true, goals: map[int]map[string]float64{
+		10:   {cpu: 1, rss: 1},
+		1000: {p99: 0.6, queries: 0.05, cpu: 0.8, cpuPrometheus: 0.2},
+	}},
 }
 
 // customPath is that of a metric of an application's pods, as an autoscaler requests it.

@@ -8,7 +8,6 @@ import (
 	"image/color"
 	"math"
 	"slices"
-	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -31,32 +30,16 @@ const (
 // colors of the contestants.
 var colors = map[string]color.RGBA{kindServing: picture.Ours, kindMetricsServer: picture.Theirs[1], kindBare: {R: 0x88, G: 0x88, B: 0x88, A: 0xff}}
 
-// bar is a ratio to metrics-server.
-type bar struct {
-	name        string
-	ratio, goal float64
-}
-
-func (b bar) color() color.RGBA {
-	switch {
-	case b.goal == 0:
-		return color.RGBA{R: 0xaa, G: 0xaa, B: 0xaa, A: 0xff}
-	case !misses(b.ratio, b.goal):
-		return picture.Ours
-	}
-	return picture.Theirs[1]
-}
-
 // bars returns the ratios of a scale, in the order of the table.
-func bars(r record) []bar {
-	var all []bar
+func bars(r record) []picture.Ratio {
+	var all []picture.Ratio
 	for _, row := range rows {
 		ours, measured := r.Medians[row.name][kindServing]
 		theirs := r.Medians[row.name][kindMetricsServer]
 		if row.plain || !measured || theirs == 0 {
 			continue
 		}
-		all = append(all, bar{name: row.name, ratio: ours / theirs, goal: row.goal})
+		all = append(all, picture.Ratio{Name: row.name, Value: ours / theirs, Goal: row.goal})
 	}
 	return all
 }
@@ -115,7 +98,7 @@ func drawPicture(path string, all []section) error {
 	if ratios.Nodes == 0 {
 		return nil
 	}
-	left, err := plotRatios(bars(ratios))
+	left, err := picture.Ratios(bars(ratios))
 	if err != nil {
 		return fmt.Errorf("draw the ratios: %w", err)
 	}
@@ -140,45 +123,6 @@ func drawPicture(path string, all []section) error {
 		return fmt.Errorf("draw %s: %w", path, err)
 	}
 	return nil
-}
-
-// plotRatios draws a horizontal bar for each ratio, the first one on top, and a line at its goal.
-func plotRatios(all []bar) (*plot.Plot, error) {
-	p := picture.NewPlot("")
-	longest := 1.0
-	var names []string
-	for i, b := range slices.Backward(all) {
-		y := float64(len(all) - 1 - i)
-		names = append(names, strings.ReplaceAll(b.name, "`", ""))
-		longest = max(longest, b.ratio, b.goal)
-		drawn, err := plotter.NewBarChart(plotter.Values{b.ratio}, 11)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", b.name, err)
-		}
-		drawn.Horizontal, drawn.XMin, drawn.Color, drawn.LineStyle.Width = true, y, b.color(), 0
-		text, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: max(b.ratio, b.goal), Y: y}}, Labels: []string{figures.Quotient.Format(b.ratio)}})
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", b.name, err)
-		}
-		text.Offset = vg.Point{X: 4}
-		text.TextStyle[0].YAlign, text.TextStyle[0].Color = draw.YCenter, picture.Ink
-		text.TextStyle[0].Font.Size, text.TextStyle[0].Font.Variant = 9, "Sans"
-		p.Add(drawn, text)
-		if b.goal == 0 {
-			continue
-		}
-		goal, err := plotter.NewLine(plotter.XYs{{X: b.goal, Y: y - 0.45}, {X: b.goal, Y: y + 0.45}})
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", b.name, err)
-		}
-		goal.Color, goal.Width = picture.Ink, 1.5
-		p.Add(goal)
-	}
-	p.NominalY(names...)
-	p.Y.Tick.LineStyle.Width = 0
-	p.Y.Min, p.Y.Max = -0.6, float64(len(all))-0.4
-	p.X.Min, p.X.Max = 0, longest*1.12
-	return p, nil
 }
 
 // plotGrowth draws a figure of each contestant against the number of nodes, both logarithmic.

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/metricsbackend/metrics-backend-operator/bench/figures"
+	"github.com/metricsbackend/metrics-backend-operator/bench/picture"
 )
 
 // ofScale returns the section of a scale with these values of CPU.
@@ -51,8 +52,8 @@ func TestMerge(t *testing.T) {
 }
 
 func TestBars(t *testing.T) {
-	want := []bar{{name: cpuIdle, ratio: 0.5, goal: 0.2}, {name: rssSteady, ratio: 0.5, goal: 0.25}}
-	if diff := cmp.Diff(want, bars(ofScale(100, "a", 2, 1).Data), cmp.AllowUnexported(bar{})); diff != "" {
+	want := []picture.Ratio{{Name: cpuIdle, Value: 0.5, Goal: 0.2}, {Name: rssSteady, Value: 0.5, Goal: 0.25}}
+	if diff := cmp.Diff(want, bars(ofScale(100, "a", 2, 1).Data)); diff != "" {
 		t.Errorf("bars (-want +got):\n%s", diff)
 	}
 }

@@ -6,7 +6,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"runtime"
 	"slices"
 	"time"
@@ -167,18 +166,11 @@ func (row figure) pairs(ratios []float64) string {
 
 // verdict formats the goal, and whether the last build of serving misses it.
 func (row figure) verdict(ours, peers []float64) string {
-	if row.goal == 0 {
-		return ""
+	if len(ours) == 0 || len(peers) == 0 {
+		return figures.Verdict(0, row.goal)
 	}
-	goal := fmt.Sprintf("≤ %g", row.goal)
-	if len(ours) > 0 && len(peers) > 0 && misses(figures.Median(ours)/figures.Median(peers), row.goal) {
-		goal += ", missed"
-	}
-	return goal
+	return figures.Verdict(figures.Median(ours)/figures.Median(peers), row.goal)
 }
-
-// misses tells whether a ratio is above the goal when it is rounded as in the table.
-func misses(ratio, goal float64) bool { return math.Round(100*ratio)/100 > goal }
 
 // bodies returns the table of the sizes of responses.
 func bodies(field []contestant, all results) [][]string {
