@@ -24,7 +24,7 @@ const (
 	firstSpread = 2 * time.Second
 	// warmUpInterval is the interval of a new node while some of its pods have one
 	// sample only, for at most warmUpTime: a kubelet renews each after 10 to 20 s.
-	warmUpInterval = 5 * time.Second
+	warmUpInterval = 4 * time.Second
 	warmUpTime     = 30 * time.Second
 	// noRatesInterval bounds the interval of a node until it has the two samples that
 	// a rate needs, since an interval may be minutes.
