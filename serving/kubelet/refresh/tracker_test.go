@@ -64,7 +64,7 @@ const (
 	// As those of the scheduler, see kubelet.Source.
 	grid           = 250 * time.Millisecond
 	firstSpread    = 2 * time.Second
-	warmUpInterval = 4 * time.Second
+	warmUpInterval = 4 * time.Second // on the grid
 	warmUpTime     = 20 * time.Second
 )
 
