@@ -66,9 +66,10 @@ const (
 	// get older.
 	longestStretch = 1.25
 	// halfFrom and halfTo are the parts of a period that an interval may have beyond
-	// whole periods for scrapes at half periods. With less, most scrapes are a whole
-	// number of periods apart anyway; with more, a little more than an interval.
-	halfFrom, halfTo = 0.1, 0.75
+	// whole periods for scrapes at half periods. With more, most scrapes are a little more
+	// than an interval apart anyway. With less, a busy node's for instance, hardly any
+	// scrape at half periods would find a fresh sample of the node.
+	halfFrom, halfTo = 1.0 / 3, 0.75
 	// resolution, in seconds, is the width of the bracket that is not halved. Scrapes
 	// start on a grid of 250 ms, so half of it is the smallest step that matters.
 	resolution = 0.5
