@@ -36,8 +36,7 @@ type request struct {
 	want, most int
 }
 
-// small is how many times as often small requests are measured. Each GET is of another pod, and needs a
-// SubjectAccessReview; clients of kube-apiserver may send 400 of those at once.
+// small is how many times as often small requests are measured.
 const small = 10
 
 // tier is a label of a third of the pods.
@@ -69,9 +68,8 @@ func newRequests(f *fleet.Fleet, well []*fleet.Node, s scenario) []*request {
 	want, most := populationOf(well, namespace), populationOf(f.Nodes(), namespace)
 	var single []string
 	for _, node := range well {
-		for _, pod := range node.Pods() {
-			single = append(single, metricsAPI+"/namespaces/"+pod.Namespace+"/pods/"+pod.Name)
-		}
+		pod := node.Pods()[0]
+		single = append(single, metricsAPI+"/namespaces/"+pod.Namespace+"/pods/"+pod.Name)
 	}
 	one := func(figure, path, accept string, count func([]byte) (int, error), of func(population) int, header ...string) *request {
 		return &request{
@@ -125,7 +123,12 @@ func (r *request) measure(ctx context.Context, c *client, repetitions int) (*lat
 	}
 	l := &latency{first: first.took}
 	var took figures.Durations
-	for i := range repetitions * max(r.times, 1) {
+	n := repetitions * max(r.times, 1)
+	if others := len(r.paths) - 1; others > 0 {
+		// A path that was requested before is authorized from a cache.
+		n = max(repetitions, min(n, others))
+	}
+	for i := range n {
 		next, err := c.get(ctx, r.paths[(i+1)%len(r.paths)], r.header, false)
 		if err != nil {
 			return nil, err
