@@ -174,8 +174,9 @@ func (t *Tracker) margin(periods float64) float64 {
 func (t *Tracker) precise(periods float64) bool { return t.margin(periods) <= latestAim*t.period }
 
 // Next returns when to scrape: after the first refresh at or after the slot, or half a
-// period later if that keeps distances equal, or at the slot if refreshes cannot be predicted. Each slot yields one scrape, so a node
-// is never scraped more often than its interval says.
+// period later if that keeps distances equal, or at the slot if refreshes cannot be
+// predicted. Each slot yields one scrape, so a node is never scraped more often than its
+// interval says.
 func (t *Tracker) Next(slot time.Time, interval time.Duration) time.Time {
 	if !t.Tracks(interval) {
 		return slot
