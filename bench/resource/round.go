@@ -137,7 +137,11 @@ func (v values) idle(ctx context.Context, f *flags, pid int) error {
 	return err
 }
 
-// ages measures the age of the samples that are served, by a list each second. The age is that
+// agesStep is the time between two lists. It does not divide an interval: metrics-server updates all samples at
+// the same time, which a list each second would meet at the same age each time.
+const agesStep = 1100 * time.Millisecond
+
+// ages measures the age of the samples that are served, by a list each agesStep. The age is that
 // at the time of the request.
 func (v values) ages(ctx context.Context, c *client, span time.Duration) error {
 	var nodes, pods figures.Durations
@@ -152,7 +156,7 @@ func (v values) ages(ctx context.Context, c *client, span time.Duration) error {
 			}
 		}
 		// A list that takes longer delays the next one.
-		if err := progress.Wait(ctx, time.Until(began.Add(time.Duration(n+1)*time.Second))); err != nil {
+		if err := progress.Wait(ctx, time.Until(began.Add(time.Duration(n+1)*agesStep))); err != nil {
 			return err
 		}
 	}

@@ -23,8 +23,10 @@ const (
 	// together are spread.
 	firstSpread = 2 * time.Second
 	// warmUpInterval is the interval of a new node while some of its pods have one
-	// sample only, for at most warmUpTime: a kubelet renews each after 10 to 20 s.
-	warmUpInterval = 5 * time.Second
+	// sample only, for at most warmUpTime: a kubelet renews each after 10 to 20 s. On the
+	// grid it is 4 s, so the sixth scrape sees the second sample of all, and five scrapes
+	// meet a period of 10 s at five different ages, from which package refresh learns.
+	warmUpInterval = 3750 * time.Millisecond
 	warmUpTime     = 30 * time.Second
 	// noRatesInterval bounds the interval of a node until it has the two samples that
 	// a rate needs, since an interval may be minutes.

@@ -15,7 +15,43 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/authorization/path"
+	"k8s.io/apiserver/pkg/authorization/union"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
+
+// authorizer returns one that asks kube-apiserver, as the stock options do, but in protobuf: each request
+// for another object is a SubjectAccessReview, which takes most of the time of a small one.
+func (o *Options) authorizer() (authorizer.Authorizer, error) {
+	restConfig, err := restConfigFrom(o.Authorization.RemoteKubeConfigFile, "--authorization-kubeconfig")
+	if err != nil {
+		return nil, err
+	}
+	restConfig.QPS, restConfig.Burst, restConfig.Timeout = 200, 400, o.Authorization.ClientTimeout
+	client, err := authorizationclient.NewForConfig(withProtobuf(restConfig))
+	if err != nil {
+		return nil, fmt.Errorf("make a client from --authorization-kubeconfig: %w", err)
+	}
+	delegated, err := authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: client,
+		AllowCacheTTL:             o.Authorization.AllowCacheTTL,
+		DenyCacheTTL:              o.Authorization.DenyCacheTTL,
+		WebhookRetryBackoff:       o.Authorization.WebhookRetryBackoff,
+	}.New()
+	if err != nil {
+		return nil, fmt.Errorf("set up delegated authorization: %w", err)
+	}
+	paths, err := path.NewAuthorizer(o.Authorization.AlwaysAllowPaths)
+	if err != nil {
+		return nil, fmt.Errorf("read --authorization-always-allow-paths: %w", err)
+	}
+	return union.New(
+		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/always-allow-groups", Authorizer: authorizerfactory.NewPrivilegedGroups(o.Authorization.AlwaysAllowGroups...)},
+		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/always-allow-paths", Authorizer: paths},
+		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/webhook", Authorizer: &unselectiveFirst{Authorizer: delegated}},
+	)
+}
 
 // unselectiveFirst authorizes a request with selectors without them first, and with them only
 // if that is not allowed. A selector restricts a request (KEP-4601), so a user who may read

@@ -38,7 +38,7 @@ func withProtobuf(client *rest.Config) *rest.Config {
 func restConfigFrom(file, flag string) (*rest.Config, error) {
 	if file == "" {
 		// The usual NO_PROXY does not have kube-apiserver's address. With rest.Config.Proxy instead, each client would have
-		// connections of its own, and that of authorization, which k8s.io/apiserver configures, would use the proxy.
+		// connections of its own.
 		for _, name := range []string{"NO_PROXY", "no_proxy"} { // which one comes first differs between versions of Go
 			value := cmp.Or(os.Getenv(name), os.Getenv("NO_PROXY"), os.Getenv("no_proxy")) + "," + os.Getenv("KUBERNETES_SERVICE_HOST")
 			if err := os.Setenv(name, value); err != nil {

@@ -50,10 +50,9 @@ func (o *Options) genericConfig(recorder *consumers.Recorder) (*genericapiserver
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := o.Authorization.ApplyTo(&config.Authorization); err != nil {
-		return nil, nil, fmt.Errorf("set up delegated authorization: %w", err)
+	if config.Authorization.Authorizer, err = o.authorizer(); err != nil {
+		return nil, nil, err
 	}
-	config.Authorization.Authorizer = &unselectiveFirst{Authorizer: config.Authorization.Authorizer}
 	if err := o.Audit.ApplyTo(config); err != nil {
 		return nil, nil, fmt.Errorf("set up auditing: %w", err)
 	}

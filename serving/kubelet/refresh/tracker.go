@@ -33,6 +33,10 @@
 // contradiction. In particular a scrape that came too early raises the aim, and
 // a later one lowers it again.
 //
+// The samples of containers have no such period: cAdvisor draws each wait from 10 to 20 s. Their
+// ages are least if scrapes are at equal distances. So where an interval is no whole number of
+// periods, scrapes are at multiples of half a period, and not each of them follows a refresh.
+//
 // TestTracker simulates kubelets, and compares the ages of samples with those of
 // scrapes at equal distances.
 package refresh
@@ -61,6 +65,11 @@ const (
 	// stretched. It is small since the samples of containers have no such rhythm: they only
 	// get older.
 	longestStretch = 1.25
+	// halfFrom and halfTo are the parts of a period that an interval may have beyond
+	// whole periods for scrapes at half periods. With more, most scrapes are a little more
+	// than an interval apart anyway. With less, a busy node's for instance, hardly any
+	// scrape at half periods would find a fresh sample of the node.
+	halfFrom, halfTo = 1.0 / 3, 0.75
 	// resolution, in seconds, is the width of the bracket that is not halved. Scrapes
 	// start on a grid of 250 ms, so half of it is the smallest step that matters.
 	resolution = 0.5
@@ -133,10 +142,26 @@ func (t *Tracker) updateDelay(age, elapsed float64) {
 // delay returns the delay to aim at. It need not be known more precisely than the
 // period.
 func (t *Tracker) delay() float64 {
-	if t.high-t.low > resolution+t.margin(1) {
-		return (t.low + t.high) / 2
+	if t.bracketed() {
+		return t.high
 	}
-	return t.high
+	return (t.low + t.high) / 2
+}
+
+// bracketed reports whether the delay is known well enough.
+func (t *Tracker) bracketed() bool { return t.high-t.low <= resolution+t.margin(1) }
+
+// step returns the distance of the times at which to scrape: a period, or half of one if
+// an interval is about one and a half periods. Then every other scrape follows a
+// refresh, and scrapes are at equal distances: with one and two periods in turn the
+// samples of containers get up to five seconds older. While the delay is not known, each
+// scrape has to follow a refresh to learn it.
+func (t *Tracker) step(interval time.Duration) float64 {
+	_, part := math.Modf(interval.Seconds() / t.period)
+	if t.bracketed() && part > halfFrom && part < halfTo {
+		return t.period / 2
+	}
+	return t.period
 }
 
 // margin returns how long after its mean time to expect a refresh, a number of
@@ -148,21 +173,24 @@ func (t *Tracker) margin(periods float64) float64 {
 // precise reports whether aiming at a refresh pays, a number of periods ahead.
 func (t *Tracker) precise(periods float64) bool { return t.margin(periods) <= latestAim*t.period }
 
-// Next returns when to scrape: after the first refresh at or after the slot, or at
-// the slot if refreshes cannot be predicted. Each slot yields one scrape, so a node
-// is never scraped more often than its interval says.
+// Next returns when to scrape: after the first refresh at or after the slot, or half a
+// period later if that keeps distances equal, or at the slot if refreshes cannot be
+// predicted. Each slot yields one scrape, so a node is never scraped more often than its
+// interval says.
 func (t *Tracker) Next(slot time.Time, interval time.Duration) time.Time {
 	if !t.Tracks(interval) {
 		return slot
 	}
 	ahead := slot.Sub(t.sample).Seconds() - t.delay()
+	step := t.step(interval)
 	aim := func(periods float64) float64 { return periods*t.period + t.margin(periods) }
-	// The last refresh before the slot, if the margin moves it behind the slot, or
-	// the next one.
-	periods := max(1, math.Ceil(ahead/t.period)-1)
-	if aim(periods) < ahead {
-		periods++
+	// The last step before the slot, if the margin moves it behind the slot, or the
+	// next one.
+	steps := max(1, math.Ceil(ahead/step)-1)
+	if aim(steps*step/t.period) < ahead {
+		steps++
 	}
+	periods := steps * step / t.period
 	wait := aim(periods) - ahead
 	if !t.precise(periods) || wait > aim(1) {
 		return slot
