@@ -114,7 +114,8 @@ func (s *Source) slowSlot() (from time.Time, free bool) {
 // untilDue returns the time until the instant of the grid at which a target is due and
 // may use a slot.
 func (s *Source) untilDue(now time.Time) time.Duration {
-	wait := maxWait
+	// Where wake.Every wakes the process anyway.
+	wait := now.Truncate(maxWait).Add(maxWait).Sub(now)
 	if s.inFlight >= s.settings.MaxConcurrent {
 		return wait
 	}

@@ -192,8 +192,9 @@ func (p *components) addValueGroup(g *valueapi.Group) {
 // background returns what runs from before the port opens until after it has closed.
 func (p *components) background() []func(context.Context) {
 	all := []func(context.Context){
-		p.scrape, p.kubeletCA.run, p.watches.streams.Run, p.pipeline.run,
-		func(ctx context.Context) { updateNewestSample(ctx, p.pipeline.resourceRules.report) },
+		p.scrape, p.watches.streams.Run, p.pipeline.run,
+		func(ctx context.Context) { p.kubeletCA.run(ctx, p.clock) },
+		func(ctx context.Context) { updateNewestSample(ctx, p.clock, p.pipeline.resourceRules.report) },
 	}
 	if p.tokens != nil {
 		all = append(all, p.tokens.Run)

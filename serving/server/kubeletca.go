@@ -4,20 +4,33 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"time"
 
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 )
+
+// kubeletCAPeriod is the interval in which the file is read. dynamiccertificates has a queue for
+// each file, whose metrics wake the process twice a second.
+const kubeletCAPeriod = 10 * time.Second
 
 // kubeletCA is the default CA bundle for the certificates of kubelets: the MetricsBackend may
 // set another.
 type kubeletCA struct {
-	// file is watched, since CAs rotate; nil if the bundle is in data.
-	file *dynamiccertificates.DynamicFileCAContent
-	data []byte
+	// file is read again and again, since CAs rotate; empty if the bundle does not change.
+	file string
+	// bundle is PEM: what was read last of the file, if it was valid.
+	bundle []byte
+	// failure is the error of the last read, or empty.
+	failure string
 	// apply sets another bundle.
 	apply func(pem []byte) error
 }
@@ -30,42 +43,53 @@ func newKubeletCA(file string, client *rest.Config) (*kubeletCA, error) {
 	flag := "--kubelet-ca-file"
 	if file == "" {
 		if len(client.CAData) > 0 || client.CAFile == "" {
-			return &kubeletCA{data: client.CAData}, nil
+			return &kubeletCA{bundle: client.CAData}, nil
 		}
 		file, flag = client.CAFile, "the authorities of kube-apiserver"
 	}
-	content, err := dynamiccertificates.NewDynamicCAContentFromFile("kubelet-ca", file)
-	if err != nil {
+	k := &kubeletCA{file: file}
+	if _, err := k.read(); err != nil {
 		return nil, fmt.Errorf("read %s: %w", flag, err)
 	}
-	return &kubeletCA{file: content}, nil
+	return k, nil
 }
 
 // content returns the newest valid content, PEM.
-func (k *kubeletCA) content() []byte {
-	if k.file == nil {
-		return k.data
+func (k *kubeletCA) content() []byte { return k.bundle }
+
+// read reads the file into bundle and reports whether that changed it.
+func (k *kubeletCA) read() (changed bool, err error) {
+	content, err := os.ReadFile(k.file)
+	if err != nil || bytes.Equal(content, k.bundle) {
+		return false, err
 	}
-	return k.file.CurrentCABundleContent()
+	if _, err := certutil.ParseCertsPEM(content); err != nil {
+		return false, fmt.Errorf("%s: %w", k.file, err)
+	}
+	k.bundle = content
+	return true, nil
 }
 
-// run watches the file until the context ends. With an invalid file the previous CAs stay.
-func (k *kubeletCA) run(ctx context.Context) {
-	if k.file == nil {
+// run follows the file until the context ends. With an invalid file the previous CAs stay.
+func (k *kubeletCA) run(ctx context.Context, c clock.Clock) {
+	if k.file == "" {
 		return
 	}
-	k.file.AddListener(caListener(func() {
-		if err := k.apply(k.content()); err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot use the CAs of kubelets; the previous ones stay", "source", k.file.Name())
-			return
+	logger := klog.FromContext(ctx).WithValues("source", k.file)
+	wake.Every(ctx, c, kubeletCAPeriod, func() {
+		changed, err := k.read()
+		if changed {
+			err = k.apply(k.bundle)
 		}
-		klog.FromContext(ctx).Info("The CAs of kubelets changed", "source", k.file.Name())
-	}))
-	k.file.Run(ctx, 1)
+		switch {
+		case err != nil && err.Error() != k.failure:
+			logger.Error(err, "Cannot use the CAs of kubelets; the previous ones stay")
+		case changed && err == nil:
+			logger.Info("The CAs of kubelets changed")
+		}
+		k.failure = ""
+		if err != nil {
+			k.failure = err.Error()
+		}
+	})
 }
-
-// caListener is called after each change of a CA file.
-type caListener func()
-
-// Enqueue implements dynamiccertificates.Listener.
-func (l caListener) Enqueue() { l() }

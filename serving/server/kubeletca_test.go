@@ -4,12 +4,14 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -97,33 +99,26 @@ func TestKubeletCAFollowsItsFile(t *testing.T) {
 	if err != nil {
 		t.Fatalf("newKubeletCA: %v", err)
 	}
-	applied := make(chan string, 10)
+	var applied []string
 	ca.apply = func(pem []byte) error {
-		applied <- string(pem)
+		applied = append(applied, string(pem))
 		if string(pem) == string(second) {
 			return errors.New("refused")
 		}
 		return nil
 	}
-	runUntilEnd(t, ca.run)
-
-	await := func(want []byte) {
-		t.Helper()
-		select {
-		case got := <-applied:
-			if got != string(want) {
-				t.Fatalf("applied %q, want %q", got, want)
-			}
-		case <-time.After(2 * time.Minute): // The file is read every minute, should notifications fail.
-			t.Fatal("the change of the file was not taken up")
+	synctest.Test(t, func(t *testing.T) {
+		runUntilEnd(t, func(ctx context.Context) { ca.run(ctx, clock.RealClock{}) })
+		// Neither a refusal nor a file that is not valid ends it, and what is applied is applied once.
+		for _, content := range [][]byte{first, second, []byte("junk"), nil, third, third} {
+			replace(t, path, content)
+			time.Sleep(kubeletCAPeriod)
+			synctest.Wait()
 		}
+	})
+	if diff := cmp.Diff([]string{string(second), string(third)}, applied); diff != "" {
+		t.Errorf("applied (-want +got):\n%s", diff)
 	}
-	replace(t, path, second)
-	await(second)
-	// Neither a refusal nor junk ends it.
-	replace(t, path, []byte("junk"))
-	replace(t, path, third)
-	await(third)
 }
 
 // TestStartsWithoutKubeletCA: the CAs of kubelets may be set by the

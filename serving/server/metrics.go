@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
 	"github.com/metricsbackend/metrics-backend-operator/serving/metricset"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
@@ -59,14 +60,14 @@ func RegisterMetrics(register func(...metrics.Registerable)) {
 
 // updateNewestSample keeps newestSample up to date until the context ends. Readiness does
 // not depend on it: a pod that has lost its kubelets stays ready, see readiness.Gates.
-func updateNewestSample(ctx context.Context, report func() v1alpha1.KubeletReport) {
-	wait.UntilWithContext(ctx, func(context.Context) {
+func updateNewestSample(ctx context.Context, c clock.Clock, report func() v1alpha1.KubeletReport) {
+	wake.Every(ctx, c, newestSamplePeriod, func() {
 		if newest := report().NewestSample; newest.IsZero() {
 			newestSample.Set(0)
 		} else {
 			newestSample.Set(float64(newest.UnixMilli()) / 1000)
 		}
-	}, newestSamplePeriod)
+	})
 }
 
 // limitRequestLabels restricts the labels of the API server's request counters to what is

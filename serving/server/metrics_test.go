@@ -24,6 +24,7 @@ import (
 	"k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -44,7 +45,7 @@ func TestNewestSample(t *testing.T) {
 		newest.Store(&metav1.Time{})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go updateNewestSample(ctx, func() v1alpha1.KubeletReport { return v1alpha1.KubeletReport{NewestSample: *newest.Load()} })
+		go updateNewestSample(ctx, clock.RealClock{}, func() v1alpha1.KubeletReport { return v1alpha1.KubeletReport{NewestSample: *newest.Load()} })
 		synctest.Wait()
 		expect(0)
 		for _, ms := range []int64{1_750_000_000_250, 1_750_000_015_500} {

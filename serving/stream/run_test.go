@@ -42,3 +42,44 @@ func TestRun(t *testing.T) {
 		<-returned
 	})
 }
+
+// TestRunSleepsWithoutWatches: the time that passed meanwhile does not count as that of a client
+// that reads nothing, and no gauge keeps what the last watch had.
+func TestRunSleepsWithoutWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, stall, m := clock.RealClock{}, 30*time.Second, newMetrics(t)
+		hub := NewHub(collectionSource{samplestore.NewStore(c, maxAge).Pods}, c, func() float64 { return 1 }, Settings{StallTimeout: stall})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go hub.Run(ctx)
+		for range 2 {
+			time.Sleep(time.Hour)
+			w, err := hub.Watch(ctx, Request{Metrics: m})
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(stall - tick)
+			if w.stopped.Load() {
+				t.Fatal("a watch ended before its client had stalled")
+			}
+			if series(t, m.api)["watch_memory_bytes"] == 0 {
+				t.Error("no gauge of an open watch")
+			}
+			// A watch is checked each checkInterval.
+			time.Sleep(checkInterval + tick)
+			if !w.stopped.Load() {
+				t.Fatal("a client that reads nothing keeps its watch")
+			}
+		}
+		w, err := hub.Watch(ctx, Request{Metrics: m})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(gaugeInterval + gaugeInterval/2) // the gauges are not due when it ends
+		w.Stop()
+		time.Sleep(tick)
+		if got := series(t, m.api)["watch_memory_bytes"]; got != 0 {
+			t.Errorf("%v bytes of watches, of which none is open", got)
+		}
+	})
+}

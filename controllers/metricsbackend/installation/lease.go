@@ -20,7 +20,7 @@ import (
 const LeaseName = "metrics-backend-operator.metricsbackend.io"
 
 // leaseTimeout is how long a Lease may stay as it is while its operator runs. A leader
-// renews it every two seconds, and the next one acquires it within seconds.
+// renews it every four seconds, and the next one acquires it within seconds.
 const leaseTimeout = time.Minute
 
 // renewal is when a Lease was last seen to change.
