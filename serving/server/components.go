@@ -104,7 +104,7 @@ func (p *components) newKubeletSource(client *rest.Config, initial kubelet.Setti
 		Store:      p.store,
 		Clock:      p.clock,
 		RestConfig: client,
-		DefaultCA:  p.kubeletCA.content(),
+		DefaultCA:  p.kubeletCA.bundle,
 	}
 	if p.tokens != nil {
 		options.Tokens = p.tokens

@@ -54,9 +54,6 @@ func newKubeletCA(file string, client *rest.Config) (*kubeletCA, error) {
 	return k, nil
 }
 
-// content returns the newest valid content, PEM.
-func (k *kubeletCA) content() []byte { return k.bundle }
-
 // read reads the file into bundle and reports whether that changed it.
 func (k *kubeletCA) read() (changed bool, err error) {
 	content, err := os.ReadFile(k.file)

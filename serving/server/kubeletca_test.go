@@ -84,7 +84,7 @@ func TestKubeletCAComesFrom(t *testing.T) {
 			if err != nil {
 				t.Fatalf("newKubeletCA: %v", err)
 			}
-			if diff := cmp.Diff(string(tc.want), string(ca.content())); diff != "" {
+			if diff := cmp.Diff(string(tc.want), string(ca.bundle)); diff != "" {
 				t.Errorf("content (-want +got):\n%s", diff)
 			}
 		})
