@@ -76,7 +76,7 @@ func NewEvaluator(c clock.WithTicker, random func() float64, sources func(name s
 	return &Evaluator{
 		clock: c, random: random, sources: sources, limits: limits,
 		ctx: ctx, cancel: cancel, wake: wake.NewSignal(), logger: klog.Background(),
-		cache:  cache{limits: limits, entries: map[Query]*entry{}, tenants: map[string]*tenantUsage{}},
+		cache:  cache{limits: limits, entries: map[Query]*entry{}, batches: map[batchKey]*batch{}, tenants: map[string]*tenantUsage{}},
 		queues: map[string]*sourceQueue{},
 	}
 }

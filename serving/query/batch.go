@@ -1,0 +1,213 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package query
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// MaxBatchLabels limits the labels of a Batch.
+	MaxBatchLabels = 4
+	// maxBatch limits the queries of one evaluation: Prometheus looks up at most 256 alternatives of a
+	// regular expression by their text.
+	maxBatch = 200
+	// maxBatchBytes limits the expression of several queries: VictoriaMetrics accepts 16 KiB by default.
+	maxBatchBytes = 8 << 10
+	// batchPause is how long queries are evaluated alone after an evaluation of several failed.
+	batchPause = 5 * time.Minute
+)
+
+// Batch lets a query be evaluated together with others of an equal Template, which differ in the values
+// of labels. The zero value is for a query that is always evaluated alone.
+type Batch struct {
+	// Template is an expression for several values of each label: a zero byte and the index of the
+	// label stand for their Alternatives, with | between them.
+	Template string
+	// Labels tell the results of the queries apart. Unused ones have no Name.
+	Labels [MaxBatchLabels]BatchLabel
+}
+
+// BatchLabel is a label with its value in one query.
+type BatchLabel struct {
+	Name, Value string
+	// Alternative is the value as it stands in the expression of a Template.
+	Alternative string
+	// Added says that the result of the query itself does not have the label.
+	Added bool
+}
+
+// batchKey identifies the queries that may be evaluated together.
+type batchKey struct {
+	source, template, tenant string
+	interval                 time.Duration
+}
+
+// batch holds the entries of queries that may be evaluated together.
+type batch struct {
+	entries map[*entry]struct{}
+	// aloneUntil is until when each is evaluated alone.
+	aloneUntil time.Time
+}
+
+func (e *entry) batchKey() batchKey {
+	return batchKey{e.query.Source, e.query.Batch.Template, e.tenant.tenant, e.query.Interval}
+}
+
+// addToBatch adds a new entry to the others of its batch.
+func (c *cache) addToBatch(e *entry) {
+	if e.query.Batch.Template == "" {
+		return
+	}
+	key := e.batchKey()
+	if c.batches[key] == nil {
+		c.batches[key] = &batch{entries: map[*entry]struct{}{}}
+	}
+	e.batch = c.batches[key]
+	e.batch.entries[e] = struct{}{}
+}
+
+func (c *cache) removeFromBatch(e *entry) {
+	if e.batch == nil {
+		return
+	}
+	delete(e.batch.entries, e)
+	if len(e.batch.entries) == 0 {
+		delete(c.batches, e.batchKey())
+	}
+}
+
+// batchable reports whether a query may be evaluated together with others: the source has answered it
+// alone, and its last failure, if any, was not its own.
+func (e *entry) batchable(source Source) bool {
+	return e.batch != nil && e.source == source && e.lastResult != nil && !e.replaces &&
+		(e.outcome.err == nil || failureOf(e.query.Source, e.outcome.err).Reason.sourceFault())
+}
+
+// addParts adds to an evaluation that starts those of other queries that may be evaluated with it, were
+// used in the last intervals, and have no result in this one.
+func (v *Evaluator) addParts(ev *evaluation, now time.Time) {
+	e := ev.entry
+	ev.parts = []*evaluation{ev}
+	if !e.batchable(ev.source) || now.Before(e.batch.aloneUntil) || ev.queue.breaker.open() || ev.tenant.breaker.open() {
+		return
+	}
+	left := maxBatchBytes - len(e.query.Batch.Template) - e.query.Batch.size()
+	for other := range e.batch.entries {
+		size := other.query.Batch.size()
+		used := len(other.subscribers) > 0 || now.Sub(other.lastUsed) < problemIntervals*other.slots.Interval
+		switch p := other.evaluation; {
+		case other == e || !used || size > left || !other.batchable(ev.source) || p != nil && (p.queued == nil || p.source != ev.source):
+			continue
+		case v.current(other, ev.source, now) != nil:
+			continue
+		case p != nil:
+			p.queue.remove(p)
+			p.queue.release(p)
+		default:
+			v.lastKey++
+			other.evaluation = &evaluation{key: v.lastKey, entry: other, source: ev.source, queue: ev.queue, tenant: ev.tenant, done: make(chan struct{})}
+		}
+		left -= size
+		if ev.parts = append(ev.parts, other.evaluation); len(ev.parts) == maxBatch {
+			return
+		}
+	}
+}
+
+// size returns the bytes by which the query extends the expression of several.
+func (b *Batch) size() (size int) {
+	for i, l := range b.Labels {
+		if l.Name != "" {
+			size += strings.Count(b.Template, placeholder(i)) * (len(l.Alternative) + 1)
+		}
+	}
+	return size
+}
+
+func placeholder(i int) string { return "\x00" + strconv.Itoa(i) }
+
+// expression returns that of all parts of an evaluation.
+func (ev *evaluation) expression() string {
+	if len(ev.parts) == 1 {
+		return ev.entry.query.Expression
+	}
+	text := ev.entry.query.Batch.Template
+	for i := range MaxBatchLabels {
+		alternatives := make([]string, len(ev.parts))
+		for j, p := range ev.parts {
+			alternatives[j] = p.entry.query.Batch.Labels[i].Alternative
+		}
+		slices.Sort(alternatives)
+		text = strings.ReplaceAll(text, placeholder(i), strings.Join(slices.Compact(alternatives), "|"))
+	}
+	return text
+}
+
+// split returns the result of each part of an evaluation.
+func (ev *evaluation) split(result *Result) []*Result {
+	results := make([]*Result, len(ev.parts))
+	if result == nil || len(ev.parts) == 1 {
+		results[0] = result
+		return results
+	}
+	samples := map[[MaxBatchLabels]string][]Sample{}
+	names := ev.entry.query.Batch.Labels
+	for _, s := range result.Samples {
+		var values [MaxBatchLabels]string
+		for i, l := range names {
+			values[i] = s.Labels[l.Name]
+		}
+		samples[values] = append(samples[values], s)
+	}
+	for i, p := range ev.parts {
+		results[i] = p.entry.query.Batch.pick(result, samples)
+	}
+	return results
+}
+
+// pick returns the result of a query from the samples of several by the values of their labels.
+func (b *Batch) pick(of *Result, samples map[[MaxBatchLabels]string][]Sample) *Result {
+	var values [MaxBatchLabels]string
+	for i, l := range b.Labels {
+		values[i] = l.Value
+	}
+	picked := slices.Clone(samples[values])
+	for i := range picked {
+		picked[i].Labels = maps.Clone(picked[i].Labels)
+		for _, l := range b.Labels {
+			if l.Added {
+				delete(picked[i].Labels, l.Name)
+			}
+		}
+	}
+	// Texts are counted once in a result, so that this is about the share of each.
+	return &Result{Time: of.Time, Samples: picked, Warnings: of.Warnings, Bytes: of.Bytes * len(picked) / max(len(of.Samples), 1)}
+}
+
+// failedAsBatch reports whether the parts of a failed evaluation may succeed one by one.
+func (ev *evaluation) failedAsBatch(failure *Failure) bool {
+	return len(ev.parts) > 1 && failure != nil && !failure.Reason.sourceFault() && failure.RetryAfter == 0
+}
+
+// evaluateAlone queues the parts of a failed evaluation that someone waits for.
+func (v *Evaluator) evaluateAlone(ev *evaluation, failure *Failure, now time.Time) {
+	v.logger.V(2).Info("Queries are evaluated alone for some time, as their evaluation as one failed",
+		"source", ev.queue.name, "queries", len(ev.parts), "reason", failure.Reason, "message", failure.Message)
+	ev.entry.batch.aloneUntil = now.Add(batchPause)
+	for _, p := range ev.parts {
+		switch e := p.entry; {
+		case e.evaluation != p: // the source was replaced meanwhile
+			p.complete(nil, e.evaluationError(failure, now))
+		case p.waiters == 0 && len(e.subscribers) == 0:
+			e.evaluation = nil
+		default:
+			p.queue.push(p, e.requester)
+		}
+	}
+}
