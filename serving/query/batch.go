@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unique"
 )
 
 const (
@@ -23,9 +24,29 @@ const (
 	batchPause = 5 * time.Minute
 )
 
-// Batch lets a query be evaluated together with others of an equal Template, which differ in the values
-// of labels. The zero value is for a query that is always evaluated alone.
-type Batch struct {
+// Batch is a comparable BatchTemplate. The zero value is for a query that is always evaluated alone.
+type Batch struct{ template unique.Handle[BatchTemplate] }
+
+// NewBatch returns the Batch of a template, which queries then share in memory.
+func NewBatch(t BatchTemplate) Batch { return Batch{unique.Make(t)} }
+
+// Equal is for comparisons in tests.
+func (b Batch) Equal(o Batch) bool { return b == o }
+
+// text returns the text of the template; empty for none.
+func (b Batch) text() string {
+	if b == (Batch{}) {
+		return ""
+	}
+	return b.template.Value().Template
+}
+
+// labels returns the labels of a Batch that is not zero.
+func (b Batch) labels() [MaxBatchLabels]BatchLabel { return b.template.Value().Labels }
+
+// BatchTemplate lets a query be evaluated together with others of an equal Template, which differ in the
+// values of labels.
+type BatchTemplate struct {
 	// Template is an expression for several values of each label: a zero byte and the index of the
 	// label stand for their Alternatives, with | between them.
 	Template string
@@ -56,12 +77,12 @@ type batch struct {
 }
 
 func (e *entry) batchKey() batchKey {
-	return batchKey{e.query.Source, e.query.Batch.Template, e.tenant.tenant, e.query.Interval}
+	return batchKey{e.query.Source, e.query.Batch.text(), e.tenant.tenant, e.query.Interval}
 }
 
 // addToBatch adds a new entry to the others of its batch.
 func (c *cache) addToBatch(e *entry) {
-	if e.query.Batch.Template == "" {
+	if e.query.Batch == (Batch{}) {
 		return
 	}
 	key := e.batchKey()
@@ -97,7 +118,7 @@ func (v *Evaluator) addParts(ev *evaluation, now time.Time) {
 	if !e.batchable(ev.source) || now.Before(e.batch.aloneUntil) || ev.queue.breaker.open() || ev.tenant.breaker.open() {
 		return
 	}
-	left := maxBatchBytes - len(e.query.Batch.Template) - e.query.Batch.size()
+	left := maxBatchBytes - len(e.query.Batch.text()) - e.query.Batch.size()
 	for other := range e.batch.entries {
 		size := other.query.Batch.size()
 		used := len(other.subscribers) > 0 || now.Sub(other.lastUsed) < problemIntervals*other.slots.Interval
@@ -121,10 +142,11 @@ func (v *Evaluator) addParts(ev *evaluation, now time.Time) {
 }
 
 // size returns the bytes by which the query extends the expression of several.
-func (b *Batch) size() (size int) {
-	for i, l := range b.Labels {
+func (b Batch) size() (size int) {
+	t := b.template.Value()
+	for i, l := range t.Labels {
 		if l.Name != "" {
-			size += strings.Count(b.Template, placeholder(i)) * (len(l.Alternative) + 1)
+			size += strings.Count(t.Template, placeholder(i)) * (len(l.Alternative) + 1)
 		}
 	}
 	return size
@@ -137,11 +159,11 @@ func (ev *evaluation) expression() string {
 	if len(ev.parts) == 1 {
 		return ev.entry.query.Expression
 	}
-	text := ev.entry.query.Batch.Template
+	text := ev.entry.query.Batch.text()
 	for i := range MaxBatchLabels {
 		alternatives := make([]string, len(ev.parts))
 		for j, p := range ev.parts {
-			alternatives[j] = p.entry.query.Batch.Labels[i].Alternative
+			alternatives[j] = p.entry.query.Batch.labels()[i].Alternative
 		}
 		slices.Sort(alternatives)
 		text = strings.ReplaceAll(text, placeholder(i), strings.Join(slices.Compact(alternatives), "|"))
@@ -157,7 +179,7 @@ func (ev *evaluation) split(result *Result) []*Result {
 		return results
 	}
 	samples := map[[MaxBatchLabels]string][]Sample{}
-	names := ev.entry.query.Batch.Labels
+	names := ev.entry.query.Batch.labels()
 	for _, s := range result.Samples {
 		var values [MaxBatchLabels]string
 		for i, l := range names {
@@ -172,15 +194,15 @@ func (ev *evaluation) split(result *Result) []*Result {
 }
 
 // pick returns the result of a query from the samples of several by the values of their labels.
-func (b *Batch) pick(of *Result, samples map[[MaxBatchLabels]string][]Sample) *Result {
+func (b Batch) pick(of *Result, samples map[[MaxBatchLabels]string][]Sample) *Result {
 	var values [MaxBatchLabels]string
-	for i, l := range b.Labels {
+	for i, l := range b.labels() {
 		values[i] = l.Value
 	}
 	picked := slices.Clone(samples[values])
 	for i := range picked {
 		picked[i].Labels = maps.Clone(picked[i].Labels)
-		for _, l := range b.Labels {
+		for _, l := range b.labels() {
 			if l.Added {
 				delete(picked[i].Labels, l.Name)
 			}

@@ -19,14 +19,14 @@ import (
 func batchQuery(value string) Query {
 	q := testQuery("one(" + value + ")")
 	q.Tenant = "shop"
-	q.Batch = Batch{Template: "all(\x000)", Labels: [MaxBatchLabels]BatchLabel{{Name: "q", Value: value, Alternative: value, Added: true}}}
+	q.Batch = NewBatch(BatchTemplate{Template: "all(\x000)", Labels: [MaxBatchLabels]BatchLabel{{Name: "q", Value: value, Alternative: value, Added: true}}})
 	return q
 }
 
 // batchResult answers a batchQuery, alone or with others. The value is the length of that of the label.
 func batchResult(_ context.Context, expression string, at time.Time) (*Result, error) {
 	kind, values, _ := strings.Cut(strings.TrimSuffix(expression, ")"), "(")
-	result := &Result{Time: at, Bytes: 100}
+	result := &Result{Time: at, Bytes: 100 * (strings.Count(values, "|") + 1)}
 	for value := range strings.SplitSeq(values, "|") {
 		labels := map[string]string{"unit": "items"}
 		if kind == "all" {

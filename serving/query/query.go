@@ -42,8 +42,8 @@ type Query struct {
 	Batch Batch
 }
 
-// size returns the bytes that a cached query counts as.
-func (q *Query) size() int { return len(q.Expression) + len(q.Batch.Template) }
+// size returns the bytes that a cached query counts as, without its result.
+func (q *Query) size() int { return len(q.Expression) + len(q.Batch.text()) }
 
 // split returns the query as the key of its result, and the tenant of its evaluation.
 func (q Query) split() (key Query, requester string) {
@@ -88,7 +88,7 @@ func slotsOf(q Query) schedule.Schedule {
 	}
 	return schedule.Schedule{
 		Interval: interval.Truncate(time.Millisecond),
-		Phase:    schedule.Phase(interval, q.Source, cmp.Or(q.Batch.Template, q.Expression), interval.String()),
+		Phase:    schedule.Phase(interval, q.Source, cmp.Or(q.Batch.text(), q.Expression), interval.String()),
 	}
 }
 

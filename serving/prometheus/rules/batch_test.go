@@ -236,7 +236,7 @@ func TestBatchYieldsWhatEachQueryYields(t *testing.T) {
 		queries := map[query.Query]bool{}
 		for range 8 {
 			mq, err := c.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "x", Series: selector(t, randomSelector(r))})
-			if err == nil && mq.Query.Batch.Template != "" {
+			if err == nil && mq.Query.Batch != (query.Batch{}) {
 				queries[mq.Query] = true
 			}
 		}

@@ -76,11 +76,11 @@ func (q *templateInput) batch(expression string) query.Batch {
 	if !ok {
 		return query.Batch{}
 	}
-	b := query.Batch{Template: template}
+	b := query.BatchTemplate{Template: template}
 	for i, m := range equal {
 		b.Labels[i] = query.BatchLabel{Name: m.Label, Value: m.Value, Alternative: promql.Alternative(m.Value), Added: added[i]}
 	}
-	return b
+	return query.NewBatch(b)
 }
 
 // sharedKey identifies a shared query.
@@ -107,7 +107,10 @@ func newSharedQueries() *lru.Cache[sharedKey, *query.MetricQuery] {
 		const fixed = 1 << 10 // the approximate size of key and query without text
 		size := fixed + len(k.namespace) + len(k.series)
 		if q != nil {
-			size += len(q.Query.Expression) + len(q.Query.Batch.Template)
+			size += len(q.Query.Expression)
+			if q.Query.Batch != (query.Batch{}) {
+				size += len(q.Query.Expression) // about the size of its template
+			}
 		}
 		return size
 	})
