@@ -138,7 +138,12 @@ func randomExpression(r *rand.Rand, depth int) string {
 	}
 	of := func() string { return randomExpression(r, depth-1) }
 	vector := func() string { return randomExpression(r, 0) }
-	switch r.IntN(12) {
+	switch r.IntN(14) {
+	case 12: // a ratio on what both sides are grouped by
+		by := names()
+		return "sum by (" + by + ") (" + vector() + ") / on (" + by + ") sum by (" + by + ") (" + vector() + ")"
+	case 13: // a condition that the selector does not change
+		return pick("sum ", "sum by (d) ") + "(" + of() + ") " + pick("and", "unless") + pick(" ", " on ("+names()+") ") + pick("sum ", "sum by (d) ") + `(y{d="d1"})`
 	case 0, 1, 2, 3:
 		return pick("sum", "sum", "avg", "min", "max", "count", "stddev", "group") + pick("", " by ("+names()+")", " by (<<.GroupBy>>)", " without ("+names()+")") + " (" + of() + ")"
 	case 4:
