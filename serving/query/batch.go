@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unique"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 const (
@@ -69,44 +71,33 @@ type batchKey struct {
 	interval                 time.Duration
 }
 
-// batch holds the entries of queries that may be evaluated together.
-type batch struct {
-	entries map[*entry]struct{}
-	// aloneUntil is until when each is evaluated alone.
-	aloneUntil time.Time
-}
-
 func (e *entry) batchKey() batchKey {
 	return batchKey{e.query.Source, e.query.Batch.text(), e.tenant.tenant, e.query.Interval}
 }
 
-// addToBatch adds a new entry to the others of its batch.
+// addToBatch adds a new entry to those with which it may be evaluated.
 func (c *cache) addToBatch(e *entry) {
-	if e.query.Batch == (Batch{}) {
+	key := e.batchKey()
+	if key.template == "" {
 		return
 	}
-	key := e.batchKey()
 	if c.batches[key] == nil {
-		c.batches[key] = &batch{entries: map[*entry]struct{}{}}
+		c.batches[key] = sets.New[*entry]()
 	}
-	e.batch = c.batches[key]
-	e.batch.entries[e] = struct{}{}
+	c.batches[key].Insert(e)
 }
 
 func (c *cache) removeFromBatch(e *entry) {
-	if e.batch == nil {
-		return
-	}
-	delete(e.batch.entries, e)
-	if len(e.batch.entries) == 0 {
-		delete(c.batches, e.batchKey())
+	key := e.batchKey()
+	if c.batches[key].Delete(e).Len() == 0 {
+		delete(c.batches, key)
 	}
 }
 
 // batchable reports whether a query may be evaluated together with others: the source has answered it
 // alone, and its last failure, if any, was not its own.
-func (e *entry) batchable(source Source) bool {
-	return e.batch != nil && e.source == source && e.lastResult != nil && !e.replaces &&
+func (e *entry) batchable(source Source, now time.Time) bool {
+	return e.query.Batch != (Batch{}) && !now.Before(e.aloneUntil) && e.source == source && e.lastResult != nil && !e.replaces &&
 		(e.outcome.err == nil || failureOf(e.query.Source, e.outcome.err).Reason.sourceFault())
 }
 
@@ -115,15 +106,15 @@ func (e *entry) batchable(source Source) bool {
 func (v *Evaluator) addParts(ev *evaluation, now time.Time) {
 	e := ev.entry
 	ev.parts = []*evaluation{ev}
-	if !e.batchable(ev.source) || now.Before(e.batch.aloneUntil) || ev.queue.breaker.open() || ev.tenant.breaker.open() {
+	if !e.batchable(ev.source, now) || ev.queue.breaker.open() || ev.tenant.breaker.open() {
 		return
 	}
 	left := maxBatchBytes - len(e.query.Batch.text()) - e.query.Batch.size()
-	for other := range e.batch.entries {
+	for other := range v.cache.batches[e.batchKey()] {
 		size := other.query.Batch.size()
 		used := len(other.subscribers) > 0 || now.Sub(other.lastUsed) < problemIntervals*other.slots.Interval
 		switch p := other.evaluation; {
-		case other == e || !used || size > left || !other.batchable(ev.source) || p != nil && (p.queued == nil || p.source != ev.source):
+		case other == e || !used || size > left || !other.batchable(ev.source, now) || p != nil && (p.queued == nil || p.source != ev.source):
 			continue
 		case v.current(other, ev.source, now) != nil:
 			continue
@@ -212,18 +203,12 @@ func (b Batch) pick(of *Result, samples map[[MaxBatchLabels]string][]Sample) *Re
 	return &Result{Time: of.Time, Samples: picked, Warnings: of.Warnings, Bytes: of.Bytes * len(picked) / max(len(of.Samples), 1)}
 }
 
-// failedAsBatch reports whether the parts of a failed evaluation may succeed one by one.
-func (ev *evaluation) failedAsBatch(failure *Failure) bool {
-	return len(ev.parts) > 1 && failure != nil && !failure.Reason.sourceFault() && failure.RetryAfter == 0
-}
-
 // evaluateAlone queues the parts of a failed evaluation that someone waits for.
 func (v *Evaluator) evaluateAlone(ev *evaluation, failure *Failure, now time.Time) {
-	v.logger.V(2).Info("Queries are evaluated alone for some time, as their evaluation as one failed",
-		"source", ev.queue.name, "queries", len(ev.parts), "reason", failure.Reason, "message", failure.Message)
-	ev.entry.batch.aloneUntil = now.Add(batchPause)
 	for _, p := range ev.parts {
-		switch e := p.entry; {
+		e := p.entry
+		e.aloneUntil = now.Add(batchPause)
+		switch {
 		case e.evaluation != p: // the source was replaced meanwhile
 			p.complete(nil, e.evaluationError(failure, now))
 		case p.waiters == 0 && len(e.subscribers) == 0:

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/metricsbackend/metrics-backend-operator/internal/fairshare"
 	"github.com/metricsbackend/metrics-backend-operator/internal/schedule"
 	"github.com/metricsbackend/metrics-backend-operator/serving/delayqueue"
@@ -18,7 +20,8 @@ import (
 type cache struct {
 	limits  *limits
 	entries map[Query]*entry
-	batches map[batchKey]*batch
+	// batches has the entries of each batch.
+	batches map[batchKey]sets.Set[*entry]
 	// tenants has the tenants with entries, and total the sum of their usage.
 	tenants map[string]*tenantUsage
 	total   usage
@@ -40,8 +43,8 @@ type tenantUsage struct {
 type entry struct {
 	query Query
 	slots schedule.Schedule
-	// batch is that of the query, if it has one.
-	batch *batch
+	// aloneUntil is until when the query is not evaluated with others.
+	aloneUntil time.Time
 	// tenant is that of the query, or else of its first request.
 	tenant *tenantUsage
 	// requester is the tenant of the last evaluation: that of the query, or of the request.

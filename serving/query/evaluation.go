@@ -185,7 +185,7 @@ func (v *Evaluator) finish(ev *evaluation, results []*Result, failure *Failure, 
 				p.complete(nil, errShuttingDown(p.entry.query, now))
 			}
 		}
-	case ev.failedAsBatch(failure):
+	case len(ev.parts) > 1 && failure != nil && !failure.Reason.sourceFault() && failure.RetryAfter == 0:
 		v.evaluateAlone(ev, failure, now)
 	default:
 		if !ev.canceled {

@@ -26,7 +26,16 @@ func Template(expression string, equal []Matcher) (template string, added []bool
 		return "", nil, false
 	}
 	for i, m := range equal {
-		s := separator{label: m.Label, marked: replaceMatchers(e, m, "\x00"+strconv.Itoa(i)), regroup: true}
+		s := separator{label: m.Label, marked: map[*parser.VectorSelector]bool{}, regroup: true}
+		word := regexp.QuoteMeta(m.Value) == m.Value // matches itself alone
+		for _, v := range selectors(e) {
+			for j, of := range v.LabelMatchers {
+				if of.Name == m.Label && of.Value == m.Value && (of.Type == promlabels.MatchEqual || of.Type == promlabels.MatchRegexp && word) {
+					v.LabelMatchers[j] = &promlabels.Matcher{Type: promlabels.MatchRegexp, Name: m.Label, Value: "\x00" + strconv.Itoa(i)}
+					s.marked[v] = true
+				}
+			}
+		}
 		of := s.analyze(e)
 		if of != separate && of != regrouped {
 			return "", nil, false
@@ -34,22 +43,6 @@ func Template(expression string, equal []Matcher) (template string, added []bool
 		added = append(added, of == regrouped)
 	}
 	return strings.ReplaceAll(e.String(), zero, "\x00"), added, true
-}
-
-// replaceMatchers replaces the matchers of an expression that are for one value by such for a regular
-// expression, and returns the selectors that have them.
-func replaceMatchers(e parser.Expr, equal Matcher, pattern string) map[*parser.VectorSelector]bool {
-	marked := map[*parser.VectorSelector]bool{}
-	word := regexp.QuoteMeta(equal.Value) == equal.Value
-	for _, v := range selectors(e) {
-		for i, m := range v.LabelMatchers {
-			if m.Name == equal.Label && m.Value == equal.Value && (m.Type == promlabels.MatchEqual || m.Type == promlabels.MatchRegexp && word) {
-				v.LabelMatchers[i] = &promlabels.Matcher{Type: promlabels.MatchRegexp, Name: m.Name, Value: pattern}
-				marked[v] = true
-			}
-		}
-	}
-	return marked
 }
 
 // Alternative returns a value as it stands in a Template.

@@ -156,7 +156,8 @@ func randomExpression(r *rand.Rand, depth int) string {
 		}
 		return pick("abs", "ceil", "-", "sort", "absent") + "(" + of() + ")"
 	case 7:
-		return "max_over_time((" + of() + ")[2m:30s])"
+		// Without operators, whose results over a range the engine has in random order, in which it then adds them up.
+		return "max_over_time(" + pick("", "sum ", "avg by ("+names()+") ", "stddev without ("+names()+") ") + "(" + vector() + ")[2m:30s])"
 	case 8:
 		return fmt.Sprintf(pick(`label_replace(%s, "a", "$1", "b", "(.*)")`, "vector(scalar(%s))", "(%s)", "2 * (%s)", "(%s) > 1", "(%s) == bool 1", "(%s) or vector(0)", "(%s) / scalar(count(y))"), of())
 	default:
