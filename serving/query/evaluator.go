@@ -30,6 +30,8 @@ const expireInterval = 30 * time.Second
 // the start of each slot, as of that instant, on each replica; only one that replaces another
 // query is first evaluated as of now (see Subscribe).
 //
+// Queries of one Batch have the same slots, and are evaluated as one.
+//
 // A failure is shared for one second, doubled with each failure in a row, up to 30s or the
 // interval, whichever is shorter. A query that the source rejects is not retried before an
 // interval has passed. A source that keeps failing has a circuitBreaker.
