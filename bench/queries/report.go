@@ -155,8 +155,8 @@ successful requests, with p99 of at least 200. Ratios are serving's to the colum
 - prometheus-adapter lists pods at kube-apiserver for each request for a custom metric, by default at most 5 per second. With more
   requests than that, requests wait until they fail; the HPA controller, which by default waits for five responses at a time, would be
   late instead. The second column is with a raised limit.
-- The first 10 autoscalers request different metrics, with a query each. Further ones request the same custom metrics with other
-  selectors, and share serving's queries. An external metric's selector is a part of the query, so each of them has its own.`
+- The first 10 autoscalers request different metrics, with a query each. Further ones request the same metrics with other selectors,
+  and share serving's queries.`
 
 // recordable tells whether the results are written: those of all contestants with the default
 // load.

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/metricsbackend/metrics-backend-operator/internal/fairshare"
 	"github.com/metricsbackend/metrics-backend-operator/internal/schedule"
 	"github.com/metricsbackend/metrics-backend-operator/serving/delayqueue"
@@ -18,6 +20,8 @@ import (
 type cache struct {
 	limits  *limits
 	entries map[Query]*entry
+	// batches has the entries of each batch.
+	batches map[batchKey]sets.Set[*entry]
 	// tenants has the tenants with entries, and total the sum of their usage.
 	tenants map[string]*tenantUsage
 	total   usage
@@ -39,6 +43,8 @@ type tenantUsage struct {
 type entry struct {
 	query Query
 	slots schedule.Schedule
+	// aloneUntil is until when the query is not evaluated with others.
+	aloneUntil time.Time
 	// tenant is that of the query, or else of its first request.
 	tenant *tenantUsage
 	// requester is the tenant of the last evaluation: that of the query, or of the request.
@@ -110,7 +116,7 @@ func (c *cache) addWithinLimits(q Query, requester string, now time.Time) (*entr
 		switch {
 		case !fairshare.Allows(own.queries, c.total.queries, 1, c.limits.maxQueries):
 			measure = func(u usage) int { return u.queries }
-		case !fairshare.Allows(own.bytes, c.total.bytes, len(q.Expression), c.limits.maxCachedBytes):
+		case !fairshare.Allows(own.bytes, c.total.bytes, q.size(), c.limits.maxCachedBytes):
 			measure = func(u usage) int { return u.bytes }
 		default:
 			return c.add(q, requester, now), nil
@@ -148,7 +154,8 @@ func (c *cache) add(q Query, requester string, now time.Time) *entry {
 	e := &entry{query: q, slots: slotsOf(q), tenant: t, requester: requester, lastUsed: now}
 	c.entries[q] = e
 	e.lru = t.lru.PushBack(e)
-	c.addUsage(t, usage{queries: 1, bytes: len(q.Expression)})
+	c.addToBatch(e)
+	c.addUsage(t, usage{queries: 1, bytes: q.size()})
 	return e
 }
 
@@ -156,7 +163,8 @@ func (c *cache) remove(e *entry) {
 	c.dropResult(e)
 	c.pin(e)
 	delete(c.entries, e.query)
-	c.addUsage(e.tenant, usage{queries: -1, bytes: -len(e.query.Expression)})
+	c.removeFromBatch(e)
+	c.addUsage(e.tenant, usage{queries: -1, bytes: -e.query.size()})
 }
 
 func (c *cache) touch(e *entry, now time.Time) {

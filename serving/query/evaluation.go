@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -36,6 +37,9 @@ type evaluation struct {
 	at time.Time
 	// slot is the one that started is in.
 	slot int64
+
+	// parts are this and others that are evaluated with it, once it runs; nil for those others.
+	parts []*evaluation
 
 	// waiters counts the requests that wait for it.
 	waiters int
@@ -116,22 +120,30 @@ func (v *Evaluator) evaluate(e *entry, requester string, source Source, now time
 
 // start runs an evaluation in a goroutine.
 func (v *Evaluator) start(ev *evaluation, now time.Time) {
-	var slotStart time.Time
-	ev.slot, slotStart = ev.entry.slots.Slot(now)
+	v.addParts(ev, now)
+	slot, slotStart := ev.entry.slots.Slot(now)
 	ev.started, ev.at = now, time.UnixMilli(now.UnixMilli())
-	if len(ev.entry.subscribers) > 0 && !ev.entry.replaces {
+	if slices.ContainsFunc(ev.parts, func(p *evaluation) bool { return len(p.entry.subscribers) > 0 && !p.entry.replaces }) {
 		ev.at = slotStart
 	}
 	ev.queue.addRunning(ev.tenant, 1)
-	var ctx context.Context
-	ctx, ev.cancel = context.WithTimeout(klog.NewContext(v.ctx, v.logger), maxEvaluation)
-	go v.run(ctx, ev)
+	ctx, cancel := context.WithTimeout(klog.NewContext(v.ctx, v.logger), maxEvaluation)
+	for _, p := range ev.parts {
+		p.slot, p.cancel = slot, cancel
+		if len(ev.parts) > 1 {
+			p.cancel = func() {} // the others need the result
+		}
+	}
+	q := ev.entry.query
+	q.Expression = ev.expression()
+	go v.run(ctx, cancel, ev, q)
 }
 
-func (v *Evaluator) run(ctx context.Context, ev *evaluation) {
-	defer ev.cancel()
+// run evaluates q, which is the query of an evaluation or that of all its parts.
+func (v *Evaluator) run(ctx context.Context, cancel func(), ev *evaluation, q Query) {
+	defer cancel()
 	started := v.clock.Now()
-	result, err := evaluateRecovered(ctx, ev.source, ev.entry.query, ev.at)
+	result, err := evaluateRecovered(ctx, ev.source, q, ev.at)
 	var failure *Failure
 	switch {
 	case err != nil:
@@ -144,7 +156,7 @@ func (v *Evaluator) run(ctx context.Context, ev *evaluation) {
 	case result.Time.IsZero():
 		result = &Result{Time: ev.at, Samples: result.Samples, Warnings: result.Warnings, Bytes: result.Bytes}
 	}
-	v.finish(ev, result, failure, started) //nolint:contextcheck // The next evaluations are not part of this one.
+	v.finish(ev, ev.split(result), failure, started) //nolint:contextcheck // The next evaluations are not part of this one.
 }
 
 // evaluateRecovered evaluates a query, and turns a panic of the source into an error.
@@ -159,19 +171,31 @@ func evaluateRecovered(ctx context.Context, source Source, q Query, at time.Time
 }
 
 // finish records the outcome of an evaluation, and starts those that wait.
-func (v *Evaluator) finish(ev *evaluation, result *Result, failure *Failure, started time.Time) {
+func (v *Evaluator) finish(ev *evaluation, results []*Result, failure *Failure, started time.Time) {
 	v.mu.Lock()
 	defer v.unlock()
 	now := v.clock.Now()
 	ev.queue.addRunning(ev.tenant, -1)
 	countEvaluation(ev, failure, now.Sub(started))
 	switch {
-	case v.closed && !ev.canceled:
-		ev.entry.evaluation = nil
-		ev.complete(nil, errShuttingDown(ev.entry.query, now))
-	case !ev.canceled:
-		v.recordHealth(ev, failure, now)
-		v.setResult(ev, result, failure, now)
+	case v.closed:
+		for _, p := range ev.parts {
+			if !p.canceled {
+				p.entry.evaluation = nil
+				p.complete(nil, errShuttingDown(p.entry.query, now))
+			}
+		}
+	case len(ev.parts) > 1 && failure != nil && !failure.Reason.sourceFault() && failure.RetryAfter == 0:
+		v.evaluateAlone(ev, failure, now)
+	default:
+		if !ev.canceled {
+			v.recordHealth(ev, failure, now)
+		}
+		for i, p := range ev.parts {
+			if !p.canceled {
+				v.setResult(p, results[i], failure, now)
+			}
+		}
 	}
 	v.startQueued(ev.queue, now)
 }
@@ -199,7 +223,8 @@ func (v *Evaluator) setResult(ev *evaluation, result *Result, failure *Failure, 
 	} else {
 		e.attempts, e.failedIntervals, e.retryAt = 0, 0, time.Time{}
 		o := &outcome{result: result, slot: ev.slot}
-		if ev.waiters == 0 && len(e.subscribers) == 0 {
+		slot, _ := e.slots.Slot(now)
+		if ev.waiters == 0 && len(e.subscribers) == 0 && (ev.parts != nil || slot != ev.slot) {
 			o.until = now.Add(e.slots.Interval)
 		}
 		v.setOutcome(e, ev.source, o)

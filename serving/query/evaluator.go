@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -28,6 +29,8 @@ const expireInterval = 30 * time.Second
 // and all others until the slot's end share the result. A query with subscribers is evaluated at
 // the start of each slot, as of that instant, on each replica; only one that replaces another
 // query is first evaluated as of now (see Subscribe).
+//
+// Queries of one Batch have the same slots, and are evaluated as one.
 //
 // A failure is shared for one second, doubled with each failure in a row, up to 30s or the
 // interval, whichever is shorter. A query that the source rejects is not retried before an
@@ -76,7 +79,7 @@ func NewEvaluator(c clock.WithTicker, random func() float64, sources func(name s
 	return &Evaluator{
 		clock: c, random: random, sources: sources, limits: limits,
 		ctx: ctx, cancel: cancel, wake: wake.NewSignal(), logger: klog.Background(),
-		cache:  cache{limits: limits, entries: map[Query]*entry{}, tenants: map[string]*tenantUsage{}},
+		cache:  cache{limits: limits, entries: map[Query]*entry{}, batches: map[batchKey]sets.Set[*entry]{}, tenants: map[string]*tenantUsage{}},
 		queues: map[string]*sourceQueue{},
 	}
 }

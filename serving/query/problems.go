@@ -175,7 +175,7 @@ func (m *MetricQuery) boundedSelector() string {
 // boundedQuery returns the query as a Problem keeps it.
 func (m *MetricQuery) boundedQuery() Query {
 	q, _ := m.Query.split()
-	q.Expression = bounded(q.Expression)
+	q.Expression, q.Batch = bounded(q.Expression), Batch{}
 	return q
 }
 

@@ -38,7 +38,12 @@ type Query struct {
 	// Declared says that a team wrote the query: a Source reads at most MaxDeclaredBytes of the
 	// response, and labels of at most MaxLabelBytes.
 	Declared bool
+	// Batch says with which others the query may be evaluated together.
+	Batch Batch
 }
+
+// size returns the bytes that a cached query counts as, without its result.
+func (q *Query) size() int { return len(q.Expression) + len(q.Batch.text()) }
 
 // split returns the query as the key of its result, and the tenant of its evaluation.
 func (q Query) split() (key Query, requester string) {
@@ -83,7 +88,7 @@ func slotsOf(q Query) schedule.Schedule {
 	}
 	return schedule.Schedule{
 		Interval: interval.Truncate(time.Millisecond),
-		Phase:    schedule.Phase(interval, q.Source, q.Expression, interval.String()),
+		Phase:    schedule.Phase(interval, q.Source, cmp.Or(q.Batch.text(), q.Expression), interval.String()),
 	}
 }
 

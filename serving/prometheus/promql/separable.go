@@ -98,11 +98,16 @@ const (
 	// separate results have the label, and are computed from series with the same value of it
 	// and from constants.
 	separate
+	// regrouped results are separate, as analyze has added the label to a grouping. Those of the
+	// original expression do not have it.
+	regrouped
 )
 
 type separator struct {
 	label  string
 	marked map[*parser.VectorSelector]bool
+	// regroup makes analyze add the label to groupings that lose it.
+	regroup bool
 }
 
 // seriesFunctions maps functions that work on each series, or on each group of all labels but le,
@@ -156,17 +161,17 @@ func (s separator) call(e *parser.Call) dependence {
 	subject, maps := seriesFunctions[e.Func.Name]
 	result := constant
 	for i, arg := range e.Args {
-		switch s.analyze(arg) {
+		switch of := s.analyze(arg); of {
 		case mixed:
 			return mixed
-		case separate:
+		case separate, regrouped:
 			if !maps || i != subject {
 				return mixed
 			}
-			result = separate
+			result = of
 		}
 	}
-	if result == separate && s.label == "le" {
+	if result != constant && s.label == "le" {
 		return mixed // the histogram functions drop it
 	}
 	return result
@@ -177,7 +182,7 @@ func (s separator) aggregate(e *parser.AggregateExpr) dependence {
 		return mixed
 	}
 	inner := s.analyze(e.Expr)
-	if inner != separate {
+	if inner == mixed || inner == constant {
 		return inner
 	}
 	switch e.Op {
@@ -186,10 +191,17 @@ func (s separator) aggregate(e *parser.AggregateExpr) dependence {
 	default:
 		return mixed
 	}
-	if slices.Contains(e.Grouping, s.label) == e.Without {
-		return mixed // the label is lost
+	switch lost := slices.Contains(e.Grouping, s.label) == e.Without; {
+	case !lost:
+		return inner
+	case !s.regroup:
+		return mixed
+	case e.Without:
+		e.Grouping = slices.DeleteFunc(e.Grouping, func(label string) bool { return label == s.label })
+	default:
+		e.Grouping = append(e.Grouping, s.label)
 	}
-	return separate
+	return regrouped
 }
 
 func (s separator) binary(e *parser.BinaryExpr) dependence {
@@ -200,28 +212,36 @@ func (s separator) binary(e *parser.BinaryExpr) dependence {
 	case left == constant && right == constant:
 		return constant
 	case e.VectorMatching == nil: // with a scalar
-		return separate
+		return max(left, right)
 	}
 	// With one-to-one matching on all labels both sides have the same value of the label, and
 	// no other series can make the match ambiguous.
 	plain := !e.VectorMatching.On && len(e.VectorMatching.MatchingLabels) == 0 && len(e.VectorMatching.Include) == 0 &&
 		e.VectorMatching.FillValues.LHS == nil && e.VectorMatching.FillValues.RHS == nil
-	if left == separate && right == separate {
-		if plain || s.matchedOnGrouping(e) {
-			return separate
+	if left == right {
+		if plain || s.matchedOnGrouping(e, left) {
+			return left
 		}
 		return mixed
 	}
-	if left == separate && right == constant && (e.Op == parser.LAND || e.Op == parser.LUNLESS) {
-		return separate // drops series by a constant
+	if right == constant && (e.Op == parser.LAND || e.Op == parser.LUNLESS) && (left == separate || s.matchedOnOthers(e)) {
+		return left // drops series by a constant
 	}
 	return mixed
 }
 
+// matchedOnOthers reports whether the label does not decide what matches.
+func (s separator) matchedOnOthers(e *parser.BinaryExpr) bool {
+	return e.VectorMatching.On && !slices.Contains(e.VectorMatching.MatchingLabels, s.label)
+}
+
 // matchedOnGrouping reports whether both sides are aggregated by labels, including the label, and
-// matched on all of them.
-func (s separator) matchedOnGrouping(e *parser.BinaryExpr) bool {
+// matched on all of them. It adds the label where both sides have been regrouped by it.
+func (s separator) matchedOnGrouping(e *parser.BinaryExpr, sides dependence) bool {
 	m := e.VectorMatching
+	if sides == regrouped && s.matchedOnOthers(e) {
+		m.MatchingLabels = append(m.MatchingLabels, s.label)
+	}
 	if !m.On || m.Card != parser.CardOneToOne || m.FillValues.LHS != nil || m.FillValues.RHS != nil ||
 		!slices.Contains(m.MatchingLabels, s.label) {
 		return false

@@ -61,7 +61,7 @@ func (c *Catalog) ExternalQuery(r query.ExternalRequest) (query.MetricQuery, err
 	case b != nil && everywhere && b.rule.namespaced:
 		return query.MetricQuery{}, badRequest("%s reads the metric %q from the namespace of the request: ask for it under one instead of *", b.rule.path, r.Metric)
 	case b != nil:
-		return externalQuery(b, r.Namespace, r.Series)
+		return c.externalQuery(b, r.Namespace, r.Series)
 	}
 	return query.MetricQuery{}, c.missing(r.Namespace, key, unknown)
 }
@@ -94,10 +94,7 @@ func (c *Catalog) bindingQuery(b *binding, namespace string, names []string, ser
 	if names == nil {
 		return b.metricQuery(namespace, nil, series)
 	}
-	key := sharedKey{binding: b, namespace: namespace}
-	if series != nil && !series.Empty() {
-		key.series = series.String()
-	}
+	key := newSharedKey(b, namespace, series)
 	shared, cached := c.shared.Get(key)
 	if !cached {
 		shared = b.sharedQuery(namespace, series)
@@ -119,7 +116,19 @@ func (b *binding) metricQuery(namespace string, names []string, series labels.Se
 	return b.newQuery(q, namespace)
 }
 
-// externalQuery returns the query for an external metric.
+// externalQuery returns the query for an external metric, which is cached.
+func (c *Catalog) externalQuery(b *binding, namespace string, series labels.Selector) (query.MetricQuery, error) {
+	key := newSharedKey(b, namespace, series)
+	if cached, ok := c.shared.Get(key); ok {
+		return *cached, nil
+	}
+	mq, err := externalQuery(b, namespace, series)
+	if err == nil {
+		c.shared.Add(key, &mq)
+	}
+	return mq, err
+}
+
 func externalQuery(b *binding, namespace string, series labels.Selector) (query.MetricQuery, error) {
 	within := namespace
 	if !b.rule.namespaced {
@@ -132,6 +141,9 @@ func externalQuery(b *binding, namespace string, series labels.Selector) (query.
 	mq, err := b.newQuery(q, namespace)
 	if err == nil && !q.selectsEverywhere(mq.Query.Expression) {
 		mq.Select = selectSeries(series, true)
+	}
+	if err == nil {
+		mq.Query.Batch = q.batch(mq.Query.Expression)
 	}
 	return mq, err
 }

@@ -4,6 +4,7 @@
 package rules
 
 import (
+	promlabels "github.com/prometheus/prometheus/model/labels"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/metricsbackend/metrics-backend-operator/internal/lru"
@@ -59,11 +60,42 @@ func separable(label string, render func(values []string) (string, error)) (all 
 	})
 }
 
+// batch returns how the expression for a request can be evaluated together with those for other values
+// of the labels that its selector compares with one value.
+func (q *templateInput) batch(expression string) query.Batch {
+	var equal []promql.Matcher
+	for _, m := range q.selected {
+		if m.Type == promlabels.MatchEqual && m.Value != "" {
+			equal = append(equal, m)
+		}
+	}
+	if len(equal) == 0 || len(equal) > query.MaxBatchLabels {
+		return query.Batch{}
+	}
+	template, added, ok := promql.Template(expression, equal)
+	if !ok {
+		return query.Batch{}
+	}
+	b := query.BatchTemplate{Template: template}
+	for i, m := range equal {
+		b.Labels[i] = query.BatchLabel{Name: m.Label, Value: m.Value, Alternative: promql.Alternative(m.Value), Added: added[i]}
+	}
+	return query.NewBatch(b)
+}
+
 // sharedKey identifies a shared query.
 type sharedKey struct {
 	binding   *binding
 	namespace string
 	series    string
+}
+
+func newSharedKey(b *binding, namespace string, series labels.Selector) sharedKey {
+	key := sharedKey{binding: b, namespace: namespace}
+	if series != nil && !series.Empty() {
+		key.series = series.String()
+	}
+	return key
 }
 
 // newSharedQueries returns a cache of shared queries, nil where there is none.
@@ -72,10 +104,13 @@ func newSharedQueries() *lru.Cache[sharedKey, *query.MetricQuery] {
 		if len(k.series) > maxSharedSelector {
 			return maxSharedBytes // which is not cached
 		}
-		const fixed = 512 // the approximate size of key and query without text
+		const fixed = 1 << 10 // the approximate size of key and query without text
 		size := fixed + len(k.namespace) + len(k.series)
 		if q != nil {
 			size += len(q.Query.Expression)
+			if q.Query.Batch != (query.Batch{}) {
+				size += len(q.Query.Expression) // about the size of its template
+			}
 		}
 		return size
 	})
