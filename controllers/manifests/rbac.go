@@ -115,54 +115,34 @@ func ReaderClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
 		WithRules(rule([]string{"metrics.k8s.io"}, []string{"pods", "nodes"}, readVerbs))
 }
 
-// ClusterRoleBinding binds serving pods to their ClusterRole.
-func ClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
-	return clusterRoleBinding(s, s.Name(), s.Name(), s.Name())
-}
-
-// AuthDelegatorBinding lets serving pods delegate authentication (TokenReview) and
-// authorization (SubjectAccessReview) to kube-apiserver.
-func AuthDelegatorBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
-	return clusterRoleBinding(s, s.Name()+"-auth-delegator", "system:auth-delegator", s.Name())
-}
-
 // ObjectsRole is the ClusterRole, installed with the operator, for the objects that custom
 // metrics describe. Other roles are aggregated into it.
 const ObjectsRole = "metrics-backend-serving-objects"
 
-// ObjectsClusterRoleBinding binds serving pods to ObjectsRole, for the label selectors of
-// custom metrics. It returns nil without them, or without the role.
-func ObjectsClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
-	if !s.CustomMetrics || s.ObjectsRoleMissing {
-		return nil
+// ClusterRoleBindings returns those of the accounts of serving.
+func ClusterRoleBindings(s Serving) (bindings []Object) {
+	bind := func(name, role, serviceAccount string) {
+		bindings = append(bindings, rbacv1ac.ClusterRoleBinding(name).
+			WithLabels(s.SharedLabels()).
+			WithRoleRef(roleRef("ClusterRole", role)).
+			WithSubjects(account(serviceAccount, s.Namespace)))
 	}
-	return clusterRoleBinding(s, s.Name()+"-objects", ObjectsRole, s.Name())
-}
-
-// ScrapeClusterRoleBinding binds the account of scrapes to its ClusterRole. It returns nil
-// unless kubelets are scraped.
-func ScrapeClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
-	if !s.Scrapes {
-		return nil
+	bind(s.Name(), s.Name(), s.Name())
+	// Serving pods delegate authentication (TokenReview) and authorization (SubjectAccessReview).
+	bind(s.Name()+"-auth-delegator", "system:auth-delegator", s.Name())
+	bind(s.ProberName(), s.ProberName(), s.ProberName())
+	if s.CustomMetrics && !s.ObjectsRoleMissing {
+		// For the label selectors of custom metrics.
+		bind(s.Name()+"-objects", ObjectsRole, s.Name())
 	}
-	return clusterRoleBinding(s, s.ScrapeName(), s.ScrapeName(), s.ScrapeName())
+	if s.Scrapes {
+		bind(s.ScrapeName(), s.ScrapeName(), s.ScrapeName())
+	}
+	return bindings
 }
 
-// ProberClusterRoleBinding binds the operator's probes to their ClusterRole.
-func ProberClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
-	return clusterRoleBinding(s, s.ProberName(), s.ProberName(), s.ProberName())
-}
-
-// clusterRoleBinding binds a ServiceAccount of serving to a ClusterRole.
-func clusterRoleBinding(s Serving, name, role, serviceAccount string) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
-	return rbacv1ac.ClusterRoleBinding(name).
-		WithLabels(s.SharedLabels()).
-		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName(role)).
-		WithSubjects(account(serviceAccount, s.Namespace))
-}
-
-func roleRef(name string) *rbacv1ac.RoleRefApplyConfiguration {
-	return rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("Role").WithName(name)
+func roleRef(kind, name string) *rbacv1ac.RoleRefApplyConfiguration {
+	return rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind(kind).WithName(name)
 }
 
 func account(name, namespace string) *rbacv1ac.SubjectApplyConfiguration {
@@ -204,7 +184,7 @@ func (s Serving) namesBefore(resource string, verbs ...string) (names []string) 
 func RoleBinding(s Serving) *rbacv1ac.RoleBindingApplyConfiguration {
 	return rbacv1ac.RoleBinding(s.Name(), s.Namespace).
 		WithLabels(s.Labels()).
-		WithRoleRef(roleRef(s.Name())).
+		WithRoleRef(roleRef("Role", s.Name())).
 		WithSubjects(account(s.Name(), s.Namespace))
 }
 
@@ -217,6 +197,6 @@ const AuthReaderRole = "extension-apiserver-authentication-reader"
 func AuthReaderBinding(s Serving) *rbacv1ac.RoleBindingApplyConfiguration {
 	return rbacv1ac.RoleBinding(s.Name()+"-auth-reader", metav1.NamespaceSystem).
 		WithLabels(s.SharedLabels()).
-		WithRoleRef(roleRef(AuthReaderRole)).
+		WithRoleRef(roleRef("Role", AuthReaderRole)).
 		WithSubjects(account(s.Name(), s.Namespace))
 }

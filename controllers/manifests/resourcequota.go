@@ -14,11 +14,9 @@ import (
 // unlimitedPods is a number of pods that no namespace has.
 const unlimitedPods = "1G"
 
-// systemPriorityClasses returns the priority classes that clusters such as GKE limit to
-// namespaces with a ResourceQuota for them.
-func systemPriorityClasses() []string {
-	return []string{"system-cluster-critical", "system-node-critical"}
-}
+// systemPriorityClasses are those that clusters such as GKE limit to namespaces with a
+// ResourceQuota for them.
+var systemPriorityClasses = []string{"system-cluster-critical", "system-node-critical"}
 
 // ResourceQuota returns the ResourceQuota with which kube-apiserver accepts pods of the
 // system's priority classes where its admission configuration limits them. It restricts
@@ -33,12 +31,12 @@ func ResourceQuota(s Serving) *corev1ac.ResourceQuotaApplyConfiguration {
 				WithMatchExpressions(corev1ac.ScopedResourceSelectorRequirement().
 					WithScopeName(corev1.ResourceQuotaScopePriorityClass).
 					WithOperator(corev1.ScopeSelectorOpIn).
-					WithValues(systemPriorityClasses()...))))
+					WithValues(systemPriorityClasses...))))
 }
 
 // MayNeedQuota reports whether clusters are known to limit the spec's priority class.
 func (s Serving) MayNeedQuota() bool {
-	return slices.Contains(systemPriorityClasses(), s.Spec.PriorityClassName)
+	return slices.Contains(systemPriorityClasses, s.Spec.PriorityClassName)
 }
 
 // CoveredBy reports whether the quota's scopes select the spec's priority class. As in

@@ -107,8 +107,8 @@ type Certificate struct {
 	trusted servingcert.Bundle
 	// wanted holds the authorities that remain at the end.
 	wanted servingcert.Bundle
-	// authorities are the operator's own.
-	authorities authorities
+	// authorities are the operator's own, without unusable ones.
+	authorities manifests.Authorities
 	// provided is the usable certificate of cert-manager or the user, if any.
 	provided *servingcert.KeyPair
 	// unusable is why there is no usable provided certificate.

@@ -26,7 +26,7 @@ func (c *Certificate) replace(ctx context.Context) error {
 	if err := c.promoteNext(ctx); err != nil {
 		return err
 	}
-	authority, serving := c.authorities.current, c.in.Serving
+	authority, serving := c.authorities.Current, c.in.Serving
 	if len(authority.Authority()) == 0 {
 		return nil
 	}

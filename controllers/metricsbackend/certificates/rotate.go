@@ -76,7 +76,7 @@ func (c *Certificate) neededAuthorities(pods []Pod) servingcert.Bundle {
 	}
 	removed := c.trusted.Equal(c.wanted)
 	switch {
-	case c.waiting != "", len(c.authorities.next.Authority()) > 0:
+	case c.waiting != "", len(c.authorities.Next.Authority()) > 0:
 	case c.outdatedPod != "":
 		c.waiting = fmt.Sprintf("pod %s does not serve the new certificate yet: its kubelet brings it within about a minute and a half", c.outdatedPod)
 	case removed:
