@@ -265,7 +265,7 @@ func (r *Reconciler) previousReady(ctx context.Context, s *reconcileState, v *li
 		return false, nil
 	}
 	found, err := r.readService(ctx, previous.Target())
-	if err != nil || found.missing || len(found.endpoints) == 0 {
+	if err != nil || found.missing != "" || len(found.endpoints) == 0 {
 		return false, err
 	}
 	if v.Adoption == v1alpha1.AdoptionIfUnavailable {

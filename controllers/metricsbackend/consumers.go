@@ -193,10 +193,8 @@ func (s *reconcileState) podNotReporting() string {
 		switch {
 		case p.answer == nil:
 			return fmt.Sprintf("pod %s does not tell who uses which version: it does not answer the operator, see ServingReady", p.Name)
-		case p.err != nil:
-			return fmt.Sprintf("pod %s does not tell who uses which version: %v", p.Name, p.err)
-		case p.answer.ConsumersError != nil:
-			return fmt.Sprintf("pod %s does not tell who uses which version: %v", p.Name, p.answer.ConsumersError)
+		case p.err != nil || p.answer.ConsumersError != nil:
+			return fmt.Sprintf("pod %s does not tell who uses which version: %v", p.Name, cmp.Or(p.err, p.answer.ConsumersError))
 		}
 	}
 	return ""

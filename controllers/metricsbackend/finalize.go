@@ -82,17 +82,15 @@ func (r *Reconciler) removeVersions(ctx context.Context, s *reconcileState) (str
 	if err := r.adoptionChecker.Remove(ctx, s.canary, s.backend.Name, &s.history.adoption); err != nil {
 		return "", err
 	}
-	retiring := func(name string) {
-		s.apiServices[name] = v1alpha1.APIServiceStatus{
-			Name: name, State: v1alpha1.APIServiceRetiring, Message: "the MetricsBackend is being deleted",
-		}
-	}
-	for _, name := range s.registeredNames() {
-		retiring(name)
-	}
+	names := s.registeredNames()
 	for _, known := range s.storedStatus.APIServices {
 		if !known.State.IsPending() {
-			retiring(known.Name)
+			names = append(names, known.Name)
+		}
+	}
+	for _, name := range names {
+		s.apiServices[name] = v1alpha1.APIServiceStatus{
+			Name: name, State: v1alpha1.APIServiceRetiring, Message: "the MetricsBackend is being deleted",
 		}
 	}
 	return r.retireVersions(ctx, s, s.possiblyRegistered())
@@ -102,20 +100,15 @@ func (r *Reconciler) removeVersions(ctx context.Context, s *reconcileState) (str
 // including pending and desired ones: a process may have registered them and ended before
 // it wrote the status.
 func (s *reconcileState) possiblyRegistered() []string {
-	var names []string
-	add := func(name string) {
-		if _, ok := manifests.VersionOf(name); ok && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	for _, service := range s.sortedAPIServices() {
-		add(service.Name)
-	}
-	for _, known := range s.storedStatus.APIServices {
-		add(known.Name)
-	}
+	all := slices.Concat(s.sortedAPIServices(), s.storedStatus.APIServices)
 	for _, gv := range s.versions.desired {
-		add(apiServiceName(gv))
+		all = append(all, v1alpha1.APIServiceStatus{Name: apiServiceName(gv)})
+	}
+	var names []string
+	for _, service := range all {
+		if _, ok := manifests.VersionOf(service.Name); ok && !slices.Contains(names, service.Name) {
+			names = append(names, service.Name)
+		}
 	}
 	return names
 }

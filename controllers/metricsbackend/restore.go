@@ -63,8 +63,8 @@ func (r *Reconciler) previousOwnerProblem(ctx context.Context, s *reconcileState
 	switch {
 	case err != nil:
 		return fmt.Sprintf("it cannot be read: %s", stableErrorMessage(err)), true
-	case found.missing:
-		return found.why, false
+	case found.missing != "":
+		return found.missing, false
 	case len(found.endpoints) == 0:
 		// In a terminating namespace there is no time to wait.
 		return "it has no ready endpoint", !s.namespace.gone

@@ -89,7 +89,7 @@ func (r *Reconciler) serviceGone(ctx context.Context, s *reconcileState, service
 	if err != nil {
 		return "", err
 	}
-	return found.why, nil
+	return found.missing, nil
 }
 
 // intents returns the versions that the stored status marks as retiring. They are retired

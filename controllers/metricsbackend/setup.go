@@ -6,16 +6,18 @@ package metricsbackend
 import (
 	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -53,18 +55,13 @@ var (
 // CacheOptions limit the cache to objects of MetricsBackends, by label and in the
 // namespaces that the operator manages.
 func CacheOptions(namespaces []string) cache.Options {
-	owned := labels.NewSelector()
-	if requirement, err := labels.NewRequirement(v1alpha1.LabelBackend, selection.Exists, nil); err == nil {
-		owned = owned.Add(*requirement)
-	}
+	owned, _ := labels.Parse(v1alpha1.LabelBackend) // that it exists
 	managed := map[string]cache.Config{}
 	for _, namespace := range namespaces {
 		managed[namespace] = cache.Config{}
 	}
-	withSystem := map[string]cache.Config{metav1.NamespaceSystem: {}}
-	for namespace := range managed {
-		withSystem[namespace] = cache.Config{}
-	}
+	withSystem := maps.Clone(managed)
+	withSystem[metav1.NamespaceSystem] = cache.Config{}
 	byObject := map[client.Object]cache.ByObject{
 		&corev1.Pod{}:                       {Label: owned, Namespaces: managed},
 		inventory.Prototype(replicaSetKind): {Label: owned, Namespaces: managed},
@@ -108,7 +105,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Pod{}, ownedHandler()).
 		Watches(inventory.Prototype(replicaSetKind), ownedHandler(), builder.WithPredicates(createdOrDeleted())).
 		// APIServices have no generation, and their conditions are needed.
-		Watches(inventory.Prototype(apiServiceKind), handler.EnqueueRequestsFromMapFunc(r.apiServiceRequests))
+		// All backends: one may wait for an APIService that another releases.
+		Watches(inventory.Prototype(apiServiceKind), handler.EnqueueRequestsFromMapFunc(r.otherBackends))
 	for _, kind := range inventory.Watched() {
 		b = b.Watches(inventory.Prototype(kind.GroupVersionKind), ownedHandler())
 	}
@@ -132,13 +130,6 @@ func ownedHandler() handler.EventHandler {
 	})
 }
 
-// apiServiceRequests also returns the other backends: one may wait for an APIService that
-// another releases.
-func (r *Reconciler) apiServiceRequests(ctx context.Context, object client.Object) []reconcile.Request {
-	requests := requestsFor(object.GetLabels()[v1alpha1.LabelBackend])
-	return append(requests, r.otherBackends(ctx, object)...)
-}
-
 // otherBackends returns all backends; the queue drops duplicates.
 func (r *Reconciler) otherBackends(ctx context.Context, _ client.Object) []reconcile.Request {
 	return r.backendsWhere(ctx, func(*v1alpha1.MetricsBackend) bool { return true })
@@ -147,8 +138,8 @@ func (r *Reconciler) otherBackends(ctx context.Context, _ client.Object) []recon
 // backendsIn returns the backends that use the namespace.
 func (r *Reconciler) backendsIn(ctx context.Context, namespace client.Object) []reconcile.Request {
 	return r.backendsWhere(ctx, func(backend *v1alpha1.MetricsBackend) bool {
-		existing := backend.Spec.Existing
-		return backend.Status.Installation.Namespace == namespace.GetName() || cmp.Or(backend.Spec.Namespace, r.Namespace) == namespace.GetName() || existing != nil && existing.Service.Namespace == namespace.GetName()
+		existing := ptr.Deref(backend.Spec.Existing, v1alpha1.ExistingSpec{}).Service.Namespace
+		return slices.Contains([]string{backend.Status.Installation.Namespace, cmp.Or(backend.Spec.Namespace, r.Namespace), existing}, namespace.GetName())
 	})
 }
 

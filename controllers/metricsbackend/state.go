@@ -69,7 +69,7 @@ type versionDecisions struct {
 	// desired are the versions that should be registered, best first.
 	desired []schema.GroupVersion
 	// conflicts are in the order in which they were found.
-	conflicts []versionConflict
+	conflicts []defect
 	// decided are the states in which versions are, by APIService name.
 	decided map[string]lifecycle.State
 	// kept are registered versions that the spec no longer names and that stay for their

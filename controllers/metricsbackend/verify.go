@@ -4,6 +4,7 @@
 package metricsbackend
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -35,7 +36,7 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 		live := s.registered[apiServiceName(gv)]
 		if live == nil {
 			d := defect{gv, v1alpha1.ReasonDependencyNotReady, "is not registered yet"}
-			if c := s.conflict(apiServiceName(gv)); c != nil && c.reason == v1alpha1.ReasonNotOwned {
+			if c := s.conflict(gv); c.reason == v1alpha1.ReasonNotOwned {
 				d = defect{gv, c.reason, "is not served by this backend: see Stalled"}
 			}
 			broken = append(broken, d)
@@ -51,7 +52,7 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 			case err != nil:
 				return err
 			case reverted:
-				broken = append(broken, defect{gv, s.conflict(live.Name).reason, "is not served by this backend any more: see Stalled"})
+				broken = append(broken, defect{gv, s.conflict(gv).reason, "is not served by this backend any more: see Stalled"})
 				continue
 			}
 		}
@@ -66,11 +67,7 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 			broken = append(broken, defect{gv, v1alpha1.ReasonRetiring, "is being removed from discovery"})
 		default:
 			available = append(available, gv)
-			message := lifecycle.AdoptedFrom(live)
-			if c := s.conflict(live.Name); c != nil {
-				message = c.message
-			}
-			s.setVersionState(gv, s.stateOf(live, true), message)
+			s.setVersionState(gv, s.stateOf(live, true), cmp.Or(s.conflict(gv).message, lifecycle.AdoptedFrom(live)))
 		}
 	}
 	s.backend.Status.RegisteredVersions = strings.Join(shortVersions(available), ", ")
@@ -87,7 +84,7 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 	return nil
 }
 
-// defect is why a version is not available.
+// defect is why a version is not available, or cannot be registered although it is ready.
 type defect struct {
 	gv              schema.GroupVersion
 	reason, message string
@@ -130,14 +127,18 @@ func (r *Reconciler) requestDefect(ctx context.Context, s *reconcileState, gv sc
 		ctx, cancel = context.WithTimeout(ctx, adoptionTimeout)
 		defer cancel()
 	}
-	if gv.Group != manifests.ResourceMetricsGroup {
-		return r.discoveryDefect(ctx, gv)
-	}
 	maxAge := v1alpha1.DefaultMaxAge
 	if rm := s.spec.ResourceMetrics; rm != nil { // none while versions are kept for their clients
 		maxAge = rm.MaxAge.Duration
 	}
-	fresh, err := r.Aggregator.FreshNodeSample(ctx, gv, s.now.Add(-maxAge))
+	fresh := true
+	var err error
+	if gv.Group == manifests.ResourceMetricsGroup {
+		fresh, err = r.Aggregator.FreshNodeSample(ctx, gv, s.now.Add(-maxAge))
+	} else {
+		// SourcesHealthy reports which metrics exist.
+		err = r.Aggregator.Discovers(ctx, gv)
+	}
 	switch {
 	case err != nil:
 		klog.FromContext(ctx).Info("A request through kube-apiserver failed", "apiService", apiServiceName(gv), "err", err)
@@ -147,17 +148,6 @@ func (r *Reconciler) requestDefect(ctx context.Context, s *reconcileState, gv sc
 			fmt.Sprintf("answers, but no node has a sample younger than %s: see SourcesHealthy", maxAge)}
 	}
 	return nil
-}
-
-// discoveryDefect returns why a version of custom or external metrics is not available:
-// its discovery does not answer. SourcesHealthy reports which metrics exist.
-func (r *Reconciler) discoveryDefect(ctx context.Context, gv schema.GroupVersion) *defect {
-	err := r.Aggregator.Discovers(ctx, gv)
-	if err == nil {
-		return nil
-	}
-	klog.FromContext(ctx).Info("Discovery through kube-apiserver failed", "apiService", apiServiceName(gv), "err", err)
-	return &defect{gv, v1alpha1.ReasonRequestFailed, "does not answer through kube-apiserver: " + stableErrorMessage(err)}
 }
 
 // describeAvailable describes what was verified.

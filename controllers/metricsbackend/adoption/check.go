@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
@@ -182,6 +183,51 @@ func (c *Checker) delete(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
+// stopTimeout limits the work after SIGTERM.
+const stopTimeout = 5 * time.Second
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: only the leader registers
+// the canary API.
+func (c *Checker) NeedLeaderElection() bool { return true }
+
+// Start implements manager.Runnable. It deletes canary APIs that no reconciliation deletes,
+// since their process has ended, or their MetricsBackend is gone; and, when ctx ends, that
+// of this process.
+func (c *Checker) Start(ctx context.Context) error {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if err := c.sweep(ctx); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Cannot look for canary APIs that are left")
+		}
+	}, canaryLifetime)
+	own := c.own.Load()
+	if own == nil {
+		return nil
+	}
+	// ctx has ended: this has its own deadline.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if err := c.delete(ctx, *own); err != nil {
+		klog.FromContext(ctx).Error(err, "Delete APIServices with label "+v1alpha1.LabelCanary+" by hand: while they are unavailable, no namespace can be deleted")
+	}
+	return nil
+}
+
+// sweep deletes canary APIs whose time is over.
+func (c *Checker) sweep(ctx context.Context) error {
+	var list apiregistrationv1.APIServiceList
+	if err := c.APIReader.List(ctx, &list, client.HasLabels{v1alpha1.LabelCanary}); err != nil {
+		return fmt.Errorf("list APIServices: %w", err)
+	}
+	for i := range list.Items {
+		if canary := &list.Items[i]; c.Clock.Since(canary.CreationTimestamp.Time) >= canaryLifetime {
+			if err := c.delete(ctx, canary.UID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // ReadyzPath returns the path at which kube-apiserver proxies to /readyz of the Service
 // of serving pods. It does not pass the client's credentials on.
 func ReadyzPath(namespace, name string) string {
@@ -195,14 +241,10 @@ func canaryPath(backend string) string {
 // unavailable returns the aggregator's condition of an APIService, which may be nil, if it
 // is unavailable.
 func unavailable(service *apiregistrationv1.APIService) *apiregistrationv1.APIServiceCondition {
-	if service == nil {
+	if service == nil || helper.IsAPIServiceConditionTrue(service, apiregistrationv1.Available) {
 		return nil
 	}
-	available := helper.GetAPIServiceConditionByType(service, apiregistrationv1.Available)
-	if available == nil || available.Status == apiregistrationv1.ConditionTrue {
-		return nil
-	}
-	return available
+	return helper.GetAPIServiceConditionByType(service, apiregistrationv1.Available)
 }
 
 // Describe returns the message of a request that failed, and what the aggregator says of

@@ -8,7 +8,6 @@ package comparison
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"net/url"
 	"slices"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 const (
@@ -55,23 +55,18 @@ func Objects(ctx context.Context, gv schema.GroupVersion, theirs, ours Get) (Res
 		if err := ours(ctx, path, nil, &after); err != nil {
 			return Result{}, fmt.Errorf("list %s of our pods: %w", kind, err)
 		}
-		lost := names(before)
-		for name := range names(after) {
-			delete(lost, name)
-		}
-		if len(lost) > 0 {
+		if lost := sets.List(names(before).Difference(names(after))); len(lost) > 0 {
 			const shown = 3
-			some := slices.Sorted(maps.Keys(lost))
-			found.Lost = append(found.Lost, fmt.Sprintf("%d of %d %s, such as %s", len(lost), len(before.Items), kind, strings.Join(some[:min(shown, len(some))], ", ")))
+			found.Lost = append(found.Lost, fmt.Sprintf("%d of %d %s, such as %s", len(lost), len(before.Items), kind, strings.Join(lost[:min(shown, len(lost))], ", ")))
 		}
 	}
 	return found, nil
 }
 
-func names(list metav1.PartialObjectMetadataList) map[string]bool {
-	all := map[string]bool{}
+func names(list metav1.PartialObjectMetadataList) sets.Set[string] {
+	all := sets.New[string]()
 	for i := range list.Items {
-		all[strings.TrimPrefix(list.Items[i].Namespace+"/"+list.Items[i].Name, "/")] = true
+		all.Insert(strings.TrimPrefix(list.Items[i].Namespace+"/"+list.Items[i].Name, "/"))
 	}
 	return all
 }
@@ -97,12 +92,7 @@ func Values(ctx context.Context, metrics []Metric, theirs, ours Get) (Result, er
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			missing := 0
-			for object := range before {
-				if _, known := after[object]; !known && len(after) > 0 {
-					missing++
-				}
-			}
+			missing := sets.KeySet(before).Difference(sets.KeySet(after)).Len()
 			was, is := total(before), total(after)
 			mu.Lock()
 			defer mu.Unlock()

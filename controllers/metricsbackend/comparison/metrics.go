@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 	"k8s.io/metrics/pkg/apis/external_metrics"
 )
@@ -31,7 +32,7 @@ type Metric struct {
 // external.metrics.k8s.io, each once. Those of pods are read without the selector of the autoscaler's target.
 func MetricsOf(gv schema.GroupVersion, autoscalers []autoscalingv2.HorizontalPodAutoscaler, mapper meta.RESTMapper) ([]Metric, error) {
 	var metrics []Metric
-	known := map[string]bool{}
+	known := sets.New[string]()
 	for i := range autoscalers {
 		for _, spec := range autoscalers[i].Spec.Metrics {
 			m, err := metricOf(gv, autoscalers[i].Namespace, spec, mapper)
@@ -39,10 +40,10 @@ func MetricsOf(gv schema.GroupVersion, autoscalers []autoscalingv2.HorizontalPod
 				return nil, fmt.Errorf("find the metrics of HorizontalPodAutoscaler %s/%s: %w", autoscalers[i].Namespace, autoscalers[i].Name, err)
 			}
 			key := m.path + "?" + m.query.Encode()
-			if m.path == "" || known[key] {
+			if m.path == "" || known.Has(key) {
 				continue
 			}
-			known[key] = true
+			known.Insert(key)
 			m.Description = fmt.Sprintf("%s (HorizontalPodAutoscaler %s/%s)", m.name, autoscalers[i].Namespace, autoscalers[i].Name)
 			metrics = append(metrics, m)
 		}
@@ -83,14 +84,12 @@ func metricOf(gv schema.GroupVersion, namespace string, spec autoscalingv2.Metri
 
 func newMetric(path, parameter, name string, selector *metav1.LabelSelector) (Metric, error) {
 	m := Metric{name: name, path: path}
-	if selector != nil {
-		parsed, err := metav1.LabelSelectorAsSelector(selector)
-		if err != nil {
-			return m, err
-		}
-		if m.selector = parsed.String(); m.selector != "" {
-			m.query = url.Values{parameter: {m.selector}}
-		}
+	parsed, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return m, err
+	}
+	if m.selector = parsed.String(); m.selector != "" { // empty without a selector
+		m.query = url.Values{parameter: {m.selector}}
 	}
 	return m, nil
 }
