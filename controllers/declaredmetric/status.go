@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
@@ -104,34 +105,24 @@ func (w writer) conditions(r *reports, all []*v1alpha1.DeclaredHealth) {
 	case n.outdated > 0:
 		w.ready(metav1.ConditionUnknown, v1alpha1.ReasonProgressing, fmt.Sprintf("serving pod %s has not taken up the metric yet", n.firstOutdated))
 		reconciling = true
-	case n.pending > 0:
-		// Only pods that have just started have not evaluated the query.
-		if n.pending < len(all) {
-			w.ready(metav1.ConditionTrue, v1alpha1.ReasonSucceeded, succeeded)
-			break
-		}
+	case n.pending > 0 && n.pending == len(all):
 		w.ready(metav1.ConditionUnknown, v1alpha1.ReasonProgressing, "it is being evaluated for the first time")
 		reconciling = true
-	default:
-		w.ready(metav1.ConditionTrue, v1alpha1.ReasonSucceeded, succeeded)
+	default: // only pods that have just started have not evaluated the query
+		w.ready(metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "the newest evaluation gave values")
 	}
-	ready := w.condition(v1alpha1.ConditionReady)
+	ready := ptr.Deref(meta.FindStatusCondition(w.Conditions, v1alpha1.ConditionReady), metav1.Condition{})
 	w.setIfTrue(v1alpha1.ConditionReconciling, reconciling, ready.Reason, ready.Message)
 	w.setIfTrue(v1alpha1.ConditionStalled, stalled, ready.Reason, ready.Message)
 	w.setIfTrue(v1alpha1.ConditionFallback, n.fallback > 0, v1alpha1.ReasonInUse,
 		servingclient.WithPods("spec.fallback stands in for the values, see Ready", n.fallback, len(all)))
-	if n.collision == nil {
-		w.setIfTrue(v1alpha1.ConditionCollision, false, "", "")
-		return
-	}
-	w.setIfTrue(v1alpha1.ConditionCollision, true, v1alpha1.ReasonCollision,
-		servingclient.WithPods(text.Printable(n.collision.Message, maxMessage), n.collisions, len(all)))
+	collision := ptr.Deref(n.collision, v1alpha1.DeclaredHealth{}).Message
+	w.setIfTrue(v1alpha1.ConditionCollision, n.collisions > 0, v1alpha1.ReasonCollision,
+		servingclient.WithPods(text.Printable(collision, maxMessage), n.collisions, len(all)))
 }
 
 // reasonPending is the reason of a metric that a pod has not evaluated yet.
 const reasonPending = "Pending"
-
-const succeeded = "the newest evaluation gave values"
 
 // isPermanent reports whether a failure needs a change of the metric or its source: retries
 // do not help.
@@ -182,13 +173,6 @@ func (w writer) set(kind string, status metav1.ConditionStatus, reason, message 
 		Type: kind, Status: status, Reason: reason, Message: message,
 		ObservedGeneration: w.ObservedGeneration, LastTransitionTime: metav1.NewTime(w.now).Rfc3339Copy(),
 	})
-}
-
-func (w writer) condition(kind string) metav1.Condition {
-	if c := meta.FindStatusCondition(w.Conditions, kind); c != nil {
-		return *c
-	}
-	return metav1.Condition{}
 }
 
 // conditionReason is kube-apiserver's validation of a condition's reason.

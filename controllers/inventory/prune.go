@@ -85,17 +85,11 @@ func list(ctx context.Context, reader client.Reader, kind Kind, backend, namespa
 		if err := reader.List(ctx, objects, client.InNamespace(ns), client.MatchingLabels{v1alpha1.LabelBackend: backend}); err != nil {
 			return nil, fmt.Errorf("list each %s of the MetricsBackend: %w", kind.Kind, err)
 		}
-		err := meta.EachListItem(objects, func(item runtime.Object) error {
-			object, ok := item.(client.Object)
-			if !ok {
-				return fmt.Errorf("%T in a list is no object", item)
-			}
-			found = append(found, object)
+		// Fails for what is no list alone.
+		_ = meta.EachListItem(objects, func(item runtime.Object) error {
+			found = append(found, item.(client.Object))
 			return nil
 		})
-		if err != nil {
-			return nil, fmt.Errorf("read each %s of the MetricsBackend: %w", kind.Kind, err)
-		}
 	}
 	return found, nil
 }

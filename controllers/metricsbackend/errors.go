@@ -14,7 +14,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/certificates"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
 )
 
 // stalledError stops the following phases until something outside changes.
@@ -34,7 +34,7 @@ var errWait = errors.New("waiting")
 // expected. All others are retried.
 func classifyError(err error, namespace string) (stalled *stalledError, expected bool) {
 	var notOwned *inventory.NotOwnedError
-	var unusable *certificates.UnusableError
+	var unusable *servingcert.UnusableError
 	switch {
 	case errors.Is(err, errWait):
 		return nil, true

@@ -53,9 +53,12 @@ func (r *Reconciler) finalize(ctx context.Context, s *reconcileState) (gone bool
 // removeObjects removes one step of everything but the finalizer, and returns what is
 // left, or "".
 func (r *Reconciler) removeObjects(ctx context.Context, s *reconcileState) (string, error) {
-	if err := r.checkNamespace(ctx, s); err != nil {
+	s.namespace.unmanaged = !r.manages(s)
+	exists, ends, err := r.readNamespace(ctx, s.serving.Namespace)
+	if err != nil {
 		return "", err
 	}
+	s.namespace.gone = !exists || ends
 	// First, and even if the rest cannot proceed: no request should be rejected on behalf
 	// of an API that is being removed.
 	if err := r.applier.RemoveAdmission(ctx, s.backend.Name); err != nil {
@@ -111,14 +114,6 @@ func (s *reconcileState) possiblyRegistered() []string {
 		}
 	}
 	return names
-}
-
-// checkNamespace determines whether the serving namespace can be changed.
-func (r *Reconciler) checkNamespace(ctx context.Context, s *reconcileState) error {
-	s.namespace.unmanaged = !r.manages(s)
-	exists, ends, err := r.readNamespace(ctx, s.serving.Namespace)
-	s.namespace.gone = err == nil && (!exists || ends)
-	return err
 }
 
 // removeChildren deletes all objects but APIServices, and returns those that it found. It

@@ -15,14 +15,6 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/reports"
 )
 
-// reportsInput is what reports are evaluated against.
-func (s *reconcileState) reportsInput() *reports.Input {
-	return &reports.Input{
-		Backend: s.backend.Name, Generation: s.backend.Generation, Spec: s.spec, Serving: s.serving,
-		Stored: &s.storedStatus, Now: s.now, Streaks: s.history.reports,
-	}
-}
-
 // sources summarizes the reports of the ready pods about kubelets, spec.sources and
 // rules.
 func (r *Reconciler) sources(_ context.Context, s *reconcileState) error {
@@ -37,7 +29,11 @@ func (r *Reconciler) sources(_ context.Context, s *reconcileState) error {
 		}
 		return nil
 	}
-	in, all := s.reportsInput(), s.sourceReports()
+	in := &reports.Input{
+		Backend: s.backend.Name, Generation: s.backend.Generation, Spec: s.spec, Serving: s.serving,
+		Stored: &s.storedStatus, Now: s.now, Streaks: s.history.reports,
+	}
+	all := s.sourceReports()
 	if len(all) == 0 {
 		for _, kind := range both {
 			if s.probed.transient && s.wasTrue(kind) {
@@ -57,9 +53,9 @@ func (r *Reconciler) sources(_ context.Context, s *reconcileState) error {
 		s.setSourcesHealthy(reports.Result{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonProgressing, Message: late})
 		if in.HasRules() {
 			s.setCondition(v1alpha1.ConditionRulesReady, metav1.ConditionUnknown, v1alpha1.ReasonProgressing, late)
-			return nil
+		} else {
+			s.setRulesReady(in.Rules(all))
 		}
-		s.setRulesReady(in.Rules(all))
 		return nil
 	}
 	var parts []reports.Result

@@ -25,8 +25,11 @@ func (r *Reconciler) validate(ctx context.Context, s *reconcileState) error {
 	if err := r.validateNamespace(ctx, s); err != nil {
 		return err
 	}
-	if err := validateSpec(s); err != nil {
-		return err
+	// Serving only logs what it rejects, and keeps its settings.
+	if errs := v1alpha1.Validate(&s.spec); len(errs) > 0 {
+		return newStalledError(v1alpha1.ReasonInvalid,
+			"serving cannot use the spec and keeps the settings before it: correct it with kubectl edit metricsbackend %s: %s",
+			s.backend.Name, errs.ToAggregate())
 	}
 	if !s.deploys() {
 		return validateExisting(s)
@@ -42,17 +45,6 @@ func validateExisting(s *reconcileState) error {
 	}
 	if errs := v1alpha1.ValidateExisting(s.spec.Existing); len(errs) > 0 {
 		return newStalledError(v1alpha1.ReasonInvalid, "correct the spec with kubectl edit metricsbackend %s: %s", s.backend.Name, errs.ToAggregate())
-	}
-	return nil
-}
-
-// validateSpec rejects specs that serving rejects. Serving only logs that, and keeps its
-// settings.
-func validateSpec(s *reconcileState) error {
-	if errs := v1alpha1.Validate(&s.spec); len(errs) > 0 {
-		return newStalledError(v1alpha1.ReasonInvalid,
-			"serving cannot use the spec and keeps the settings before it: correct it with kubectl edit metricsbackend %s: %s",
-			s.backend.Name, errs.ToAggregate())
 	}
 	return nil
 }

@@ -76,7 +76,12 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 		s.setCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonDependencyNotReady,
 			"no version can be registered: see Ready for the reason")
 	case len(broken) > 0:
-		s.setCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, worstReason(broken), describeDefects(broken)+s.connectionHint())
+		// The reason of the first failure, or else of the first defect.
+		failure := find(broken, func(d defect) bool {
+			return readyStatusFor(metav1.Condition{Reason: d.reason}) == metav1.ConditionFalse
+		})
+		s.setCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, cmp.Or(failure, broken[0]).reason,
+			describeDefects(broken)+s.connectionHint())
 	default:
 		s.setCondition(v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonSucceeded,
 			describeAvailable(available))
@@ -88,16 +93,6 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 type defect struct {
 	gv              schema.GroupVersion
 	reason, message string
-}
-
-// worstReason returns the reason of the first failure, or else of the first defect.
-func worstReason(defects []defect) string {
-	for _, d := range defects {
-		if readyStatusFor(metav1.Condition{Reason: d.reason}) == metav1.ConditionFalse {
-			return d.reason
-		}
-	}
-	return defects[0].reason
 }
 
 func describeDefects(defects []defect) string {

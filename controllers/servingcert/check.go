@@ -114,35 +114,20 @@ func (i *Issuer) checkTime(c *x509.Certificate) error {
 
 func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
-// Cause is why a certificate cannot be used.
-type Cause int
-
-const (
-	// Damaged means that a key of the Secret is missing or malformed.
-	Damaged Cause = iota
-	// Expired means that the certificate is not valid today.
-	Expired
-	// Mismatch means that key, name or authority do not belong to the certificate.
-	Mismatch
-)
-
-// UnusableError means that a provided certificate cannot be served. Its message says what to
-// do, contains no key, and is the same each time for the same failure.
+// UnusableError means that a certificate cannot be served. Its message says what to do, contains
+// no key, and is the same each time for the same failure.
 type UnusableError struct {
-	Cause Cause
-
-	message string
-	err     error
+	// Reason is that of condition CertificatesValid.
+	Reason, Message string
+	// Transient: it may end without user action.
+	Transient bool
 }
 
 // Error implements error.
-func (e *UnusableError) Error() string { return e.message }
+func (e *UnusableError) Error() string { return e.Message }
 
-// Unwrap implements errors.Unwrap.
-func (e *UnusableError) Unwrap() error { return e.err }
-
-func unusable(cause Cause, err error, format string, args ...any) *UnusableError {
-	return &UnusableError{Cause: cause, message: fmt.Sprintf(format, args...), err: err}
+func unusable(reason, format string, args ...any) *UnusableError {
+	return &UnusableError{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
 // CheckProvided returns an error if the certificate in a Secret's data cannot be served for
@@ -155,28 +140,28 @@ func (i *Issuer) CheckProvided(data map[string][]byte, name string) *UnusableErr
 		}
 	}
 	if len(missing) > 0 {
-		return unusable(Damaged, nil, "it lacks %s: put it there", strings.Join(missing, ", "))
+		return unusable(v1alpha1.ReasonCertificateInvalid, "it lacks %s: put it there", strings.Join(missing, ", "))
 	}
 	authorities := ParseBundle(data[v1alpha1.SecretKeyCA])
 	if len(authorities) == 0 {
-		return unusable(Damaged, nil, "ca.crt holds no certificate in PEM: put the authority there that signed tls.crt")
+		return unusable(v1alpha1.ReasonCertificateInvalid, "ca.crt holds no certificate in PEM: put the authority there that signed tls.crt")
 	}
 	served := ParseBundle(data[v1alpha1.SecretKeyCertificate])
 	if len(served) == 0 {
-		return unusable(Damaged, nil, "tls.crt holds no certificate in PEM")
+		return unusable(v1alpha1.ReasonCertificateInvalid, "tls.crt holds no certificate in PEM")
 	}
 	chain, err := Provided(data).Chain()
 	if err != nil {
-		return unusable(Mismatch, err, "tls.crt and tls.key cannot be used together: %v", err)
+		return unusable(v1alpha1.ReasonCertificateMismatch, "tls.crt and tls.key cannot be used together: %v", err)
 	}
 	if err := i.checkTime(chain[0]); err != nil {
-		return unusable(Expired, err, "tls.crt %v: renew it", err)
+		return unusable(v1alpha1.ReasonCertificateExpired, "tls.crt %v: renew it", err)
 	}
 	if err := chain[0].VerifyHostname(name); err != nil {
-		return unusable(Mismatch, err, "tls.crt is not for %s, by which kube-apiserver verifies it: issue it with this DNS name", name)
+		return unusable(v1alpha1.ReasonCertificateMismatch, "tls.crt is not for %s, by which kube-apiserver verifies it: issue it with this DNS name", name)
 	}
 	if err := i.Verify(chain, authorities, name); err != nil {
-		return unusable(Mismatch, err,
+		return unusable(v1alpha1.ReasonCertificateMismatch,
 			"ca.crt does not verify tls.crt (%v): put the authority that signed it into ca.crt, and intermediates into tls.crt", err)
 	}
 	return nil

@@ -10,8 +10,10 @@ import (
 	"cmp"
 	"context"
 	"crypto/x509"
+	"fmt"
 	"net"
 	"net/url"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -123,24 +125,16 @@ func (c *Client) Read(ctx context.Context, pod Pod, path string, query url.Value
 		return err
 	}
 	defer s.http.CloseIdleConnections()
-	found, err := s.get(ctx, path, query.Encode(), into)
-	if err == nil && !found {
-		err = noReport(path)
-	}
-	return err
+	return s.read(ctx, path, query.Encode(), into)
 }
 
 // report reads a report from path.
 func report[T any](ctx context.Context, s *session, path string) (*T, error) {
-	var into T
-	found, err := s.get(ctx, path, "", &into)
-	if err == nil && !found {
-		err = noReport(path)
-	}
-	if err != nil {
+	into := new(T)
+	if err := s.read(ctx, path, "", into); err != nil {
 		return nil, err
 	}
-	return &into, nil
+	return into, nil
 }
 
 // fail records that a version is served and the error of its request.
@@ -151,3 +145,14 @@ func (a *Answer) fail(version schema.GroupVersion, err error) {
 	}
 	a.Failing[version] = err.Error()
 }
+
+// WithPods adds to a message how many of all serving pods report it, unless all do.
+func WithPods(message string, n, all int) string {
+	if n >= all {
+		return message
+	}
+	return fmt.Sprintf("%s (as %d of %d serving pods see it)", strings.TrimRight(message, ". "), n, all)
+}
+
+// Clamp returns a number that a pod reported within the bounds of a status field.
+func Clamp(n int) int32 { return int32(min(max(n, 0), 1<<30)) } //nolint:gosec // bounded

@@ -110,6 +110,15 @@ func noReport(path string) error {
 	return fmt.Errorf("ask %s: %w", path, &statusError{http.StatusNotFound, "404 Not Found"})
 }
 
+// read is get for a path that must exist.
+func (s *session) read(ctx context.Context, path, query string, into any) error {
+	found, err := s.get(ctx, path, query, into)
+	if err == nil && !found {
+		err = noReport(path)
+	}
+	return err
+}
+
 // get decodes the JSON response of path; it returns false when the path does not exist.
 func (s *session) get(ctx context.Context, path, query string, into any) (bool, error) {
 	response, found, err := s.open(ctx, path, query)

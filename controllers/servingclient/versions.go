@@ -47,14 +47,6 @@ func (s *session) discovers(ctx context.Context, version schema.GroupVersion) (b
 	return fields["groupVersion"] == version.String(), nil
 }
 
-// probe is a request that each version of an API group must answer: a list, as the HPA
-// controller and kubectl request it.
-type probe struct{ resource, kind string }
-
-var probes = map[string]probe{
-	"metrics.k8s.io": {resource: "nodes", kind: "NodeMetricsList"},
-}
-
 // probeVersions lists objects of each version that is in discovery, which goes on listing
 // a version whose requests fail, and records the results in answer. It returns the first
 // error, by version, that is not about the version: the pod cannot be reached any more,
@@ -63,11 +55,10 @@ func (s *session) probeVersions(ctx context.Context, answer *Answer) error {
 	var first error
 	byName := func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) }
 	for _, version := range slices.SortedFunc(maps.Keys(answer.Serves), byName) {
-		p, ok := probes[version.Group]
-		if !answer.Serves[version] || !ok {
+		if !answer.Serves[version] || version.Group != "metrics.k8s.io" {
 			continue
 		}
-		found, err := s.probe(ctx, version, p)
+		found, err := s.probe(ctx, version)
 		if err == nil {
 			answer.Serves[version] = found
 			continue
@@ -80,15 +71,16 @@ func (s *session) probeVersions(ctx context.Context, answer *Answer) error {
 	return first
 }
 
-// probe lists one object of a version; it returns false when the path does not exist.
-func (s *session) probe(ctx context.Context, version schema.GroupVersion, p probe) (bool, error) {
-	path := "/apis/" + version.String() + "/" + p.resource
+// probe lists one node of a version, as the HPA controller and kubectl list them; it returns false
+// when the path does not exist.
+func (s *session) probe(ctx context.Context, version schema.GroupVersion) (bool, error) {
+	path := "/apis/" + version.String() + "/nodes"
 	body, found, err := s.open(ctx, path, "limit=1")
 	if err != nil || !found {
 		return false, err
 	}
 	defer func() { _ = body.Close() }()
-	if err := checkList(io.LimitReader(body, maxBody), version, p.kind); err != nil {
+	if err := checkList(io.LimitReader(body, maxBody), version, "NodeMetricsList"); err != nil {
 		return true, &malformedError{path, err}
 	}
 	return true, nil

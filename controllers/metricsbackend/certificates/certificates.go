@@ -112,21 +112,12 @@ type Certificate struct {
 	// provided is the usable certificate of cert-manager or the user, if any.
 	provided *servingcert.KeyPair
 	// unusable is why there is no usable provided certificate.
-	unusable *UnusableError
+	unusable *servingcert.UnusableError
 	// waiting is what the replacement of the authority or certificate waits for.
 	waiting string
 	// outdatedPod is a pod that serves another certificate than the mounted one.
 	outdatedPod string
 }
-
-// UnusableError is why a provided certificate cannot be used.
-type UnusableError struct {
-	Reason, Message string
-	// Transient: it may end without user action.
-	Transient bool
-}
-
-func (e *UnusableError) Error() string { return e.Message }
 
 // Prepare determines which certificate pods should serve and which authorities clients
 // should trust. It replaces the certificate only if none is usable; Rotate does so
