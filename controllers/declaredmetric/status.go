@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -127,11 +128,8 @@ const reasonPending = "Pending"
 // isPermanent reports whether a failure needs a change of the metric or its source: retries
 // do not help.
 func isPermanent(reason string) bool {
-	switch reason {
-	case v1alpha1.ReasonCollision, "UnknownSource", "UnknownResource", "Rejected":
-		return true
-	}
-	return strings.HasPrefix(reason, "Invalid")
+	permanent := []string{v1alpha1.ReasonCollision, "UnknownSource", "UnknownResource", "Rejected"}
+	return slices.Contains(permanent, reason) || strings.HasPrefix(reason, "Invalid")
 }
 
 // values sets the newest values. Without any the former ones stay, with their time.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	apiregistrationv1ac "k8s.io/kube-aggregator/pkg/client/applyconfiguration/apiregistration/v1"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 	"k8s.io/metrics/pkg/apis/external_metrics"
@@ -118,6 +119,11 @@ func ExistingTarget(existing *v1alpha1.ExistingSpec) Target {
 		t.CABundle = existing.CABundle
 	}
 	return t
+}
+
+// Reference returns the Service as an APIService names it.
+func (t Target) Reference() *apiregistrationv1.ServiceReference {
+	return &apiregistrationv1.ServiceReference{Namespace: t.Namespace, Name: t.Name, Port: &t.Port}
 }
 
 // ServerName returns the name for which the aggregator verifies the certificate.

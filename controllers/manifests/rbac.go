@@ -55,40 +55,34 @@ var readVerbs = []string{"get", "list", "watch"}
 // ClusterRole returns the cluster-wide rights of serving pods. The operator can only grant
 // rights that it has itself (config/rbac).
 func ClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
-	return rbacv1ac.ClusterRole(s.Name()).
-		WithLabels(s.SharedLabels()).
-		WithRules(
-			// The kubelets to scrape, and the labels of nodes and pods.
-			rule([]string{""}, []string{"nodes", "pods"}, readVerbs),
-			// The configuration, which is reloaded without a restart.
-			rule([]string{v1alpha1.GroupName}, []string{"metricsbackends"}, readVerbs).WithResourceNames(s.Backend),
-			// Declared metrics, and the access rules of external ones.
-			rule([]string{v1alpha1.GroupName}, []string{"custommetrics", "externalmetrics", "externalmetricspolicies"}, readVerbs),
-			// The first readiness check waits until the pod serves all registered versions.
-			rule([]string{"apiregistration.k8s.io"}, []string{"apiservices"}, []string{"list"}),
-		)
+	return clusterRole(s, s.Name(),
+		// The kubelets to scrape, and the labels of nodes and pods.
+		rule([]string{""}, []string{"nodes", "pods"}, readVerbs),
+		// The configuration, which is reloaded without a restart.
+		rule([]string{v1alpha1.GroupName}, []string{"metricsbackends"}, readVerbs).WithResourceNames(s.Backend),
+		// Declared metrics, and the access rules of external ones.
+		rule([]string{v1alpha1.GroupName}, []string{"custommetrics", "externalmetrics", "externalmetricspolicies"}, readVerbs),
+		// The first readiness check waits until the pod serves all registered versions.
+		rule([]string{"apiregistration.k8s.io"}, []string{"apiservices"}, []string{"list"}),
+	)
 }
 
 // ScrapeClusterRole returns the rights of scrapes. A kubelet authorizes /metrics/resource as
 // this subresource.
 func ScrapeClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
-	return rbacv1ac.ClusterRole(s.ScrapeName()).
-		WithLabels(s.SharedLabels()).
-		WithRules(rule([]string{""}, []string{"nodes/metrics"}, []string{"get"}))
+	return clusterRole(s, s.ScrapeName(), rule([]string{""}, []string{"nodes/metrics"}, []string{"get"}))
 }
 
 // ProberClusterRole returns the rights of the operator's probes of serving pods, which see their token.
 func ProberClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
-	role := rbacv1ac.ClusterRole(s.ProberName()).
-		WithLabels(s.SharedLabels()).
-		WithRules(
-			rbacv1ac.PolicyRule().
-				WithNonResourceURLs("/apis", "/apis/*", v1alpha1.SourcesPath, v1alpha1.ConsumersPath, v1alpha1.DeclaredPath).
-				WithVerbs("get"),
-			// Each version is probed with a request: discovery also lists broken versions. The rest is
-			// compared with another implementation before that is replaced.
-			rule([]string{ResourceMetricsGroup}, []string{"nodes", "pods"}, []string{"list"}),
-		)
+	role := clusterRole(s, s.ProberName(),
+		rbacv1ac.PolicyRule().
+			WithNonResourceURLs("/apis", "/apis/*", v1alpha1.SourcesPath, v1alpha1.ConsumersPath, v1alpha1.DeclaredPath).
+			WithVerbs("get"),
+		// Each version is probed with a request: discovery also lists broken versions. The rest is
+		// compared with another implementation before that is replaced.
+		rule([]string{ResourceMetricsGroup}, []string{"nodes", "pods"}, []string{"list"}),
+	)
 	if s.CustomMetrics {
 		role.WithRules(rule([]string{CustomMetricsGroup}, []string{"*"}, []string{"get", "list"}))
 	}
@@ -98,6 +92,10 @@ func ProberClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
 	return role
 }
 
+func clusterRole(s Serving, name string, rules ...*rbacv1ac.PolicyRuleApplyConfiguration) *rbacv1ac.ClusterRoleApplyConfiguration {
+	return rbacv1ac.ClusterRole(name).WithLabels(s.SharedLabels()).WithRules(rules...)
+}
+
 func rule(groups, resources, verbs []string) *rbacv1ac.PolicyRuleApplyConfiguration {
 	return rbacv1ac.PolicyRule().WithAPIGroups(groups...).WithResources(resources...).WithVerbs(verbs...)
 }
@@ -105,14 +103,12 @@ func rule(groups, resources, verbs []string) *rbacv1ac.PolicyRuleApplyConfigurat
 // ReaderClusterRole returns the right to read resource metrics, aggregated into view, edit
 // and admin.
 func ReaderClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
-	return rbacv1ac.ClusterRole(s.Name() + "-reader").
-		WithLabels(s.SharedLabels()).
+	return clusterRole(s, s.Name()+"-reader", rule([]string{ResourceMetricsGroup}, []string{"pods", "nodes"}, readVerbs)).
 		WithLabels(map[string]string{
 			"rbac.authorization.k8s.io/aggregate-to-view":  "true",
 			"rbac.authorization.k8s.io/aggregate-to-edit":  "true",
 			"rbac.authorization.k8s.io/aggregate-to-admin": "true",
-		}).
-		WithRules(rule([]string{"metrics.k8s.io"}, []string{"pods", "nodes"}, readVerbs))
+		})
 }
 
 // ObjectsRole is the ClusterRole, installed with the operator, for the objects that custom

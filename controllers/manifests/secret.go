@@ -25,13 +25,8 @@ func TLSSecret(s Serving, certificate, key, caBundle []byte) *corev1ac.SecretApp
 		})
 }
 
-// IssuedSecret returns the name of the Secret that cert-manager writes.
-func IssuedSecret(s Serving) *corev1ac.SecretApplyConfiguration {
-	return corev1ac.Secret(s.IssuedSecretName(), s.Namespace)
-}
-
-// ProvidedSecret returns the name of the user's Secret.
-func ProvidedSecret(s Serving, name string) *corev1ac.SecretApplyConfiguration {
+// SecretOfOthers returns the name of a Secret that the user or cert-manager writes.
+func SecretOfOthers(s Serving, name string) *corev1ac.SecretApplyConfiguration {
 	return corev1ac.Secret(name, s.Namespace)
 }
 

@@ -67,12 +67,10 @@ func stableErrorMessage(err error) string {
 	if errors.As(err, &status) {
 		return string(status.Status().Reason) + ": " + status.Status().Message
 	}
-	var op *net.OpError
-	if errors.As(err, &op) && op.Err != nil {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Err != nil {
 		return op.Op + ": " + op.Err.Error()
 	}
-	var address *url.Error
-	if errors.As(err, &address) {
+	if address, ok := errors.AsType[*url.Error](err); ok {
 		return address.Err.Error()
 	}
 	return err.Error()

@@ -62,9 +62,7 @@ func (r *Reconciler) observeOther(ctx context.Context, s *reconcileState) {
 // leaveToOwner changes nothing of a backend that another operator manages. An excluded
 // operator reports itself.
 func (r *Reconciler) leaveToOwner(ctx context.Context, s *reconcileState, decision installation.Decision) (ctrl.Result, error) {
-	if r.Directory != nil {
-		r.Directory.Forget(s.backend.Name)
-	}
+	r.Directory.Forget(s.backend.Name)
 	forgetMetrics(s.backend.Name)
 	unchanged := ctrl.Result{RequeueAfter: resync}
 	if decision.Standing != installation.Excluded {

@@ -99,11 +99,11 @@ func (s *reconcileState) connection(p *corev1.Pod) servingclient.Pod {
 
 // updateDirectory publishes the ready pods to other controllers.
 func (r *Reconciler) updateDirectory(s *reconcileState) {
-	if r.Directory == nil || s.deploys() && (!s.rollout.podsRead || len(s.certificate.CABundle) == 0) {
-		return
-	}
-	if !s.deploys() {
+	switch {
+	case !s.deploys():
 		r.Directory.Forget(s.backend.Name)
+		return
+	case !s.rollout.podsRead || len(s.certificate.CABundle) == 0:
 		return
 	}
 	var entries []servingclient.Entry
@@ -184,12 +184,9 @@ func (r *Reconciler) retireByAnswers(ctx context.Context, s *reconcileState) {
 
 // evaluateAnswers adds the pods' answers to ServingReady.
 func (s *reconcileState) evaluateAnswers() {
-	failing := s.history.streaks.Set(stateKey{state: probeFailing},
-		slices.ContainsFunc(s.rollout.pods.ready(), func(p pod) bool { return p.err != nil }))
-	for _, p := range s.rollout.pods.ready() {
-		if p.err == nil {
-			continue
-		}
+	p := find(s.rollout.pods.ready(), func(p pod) bool { return p.err != nil })
+	failing := s.history.streaks.Set(stateKey{state: probeFailing}, p.err != nil)
+	if p.err != nil {
 		if s.probed.transient = s.isTransient(v1alpha1.ConditionServingReady, failing, servingGrace); !s.probed.transient {
 			hint := " (a NetworkPolicy must let the operator's pod connect)"
 			if errors.Is(p.err, servingclient.ErrUnauthorized) {

@@ -199,12 +199,9 @@ func (r *Reconciler) apply(ctx context.Context, s *reconcileState, v *lifecycle.
 	}
 	if v.Live == nil {
 		// The next pass probes the pods again: a mismatch retires the version.
-		target := v.Identity.Target
 		s.registered[v.Name()] = &apiregistrationv1.APIService{
 			ObjectMeta: metav1.ObjectMeta{Name: v.Name(), Annotations: annotations(record, unverified)},
-			Spec: apiregistrationv1.APIServiceSpec{Service: &apiregistrationv1.ServiceReference{
-				Namespace: target.Namespace, Name: target.Name, Port: &target.Port,
-			}},
+			Spec:       apiregistrationv1.APIServiceSpec{Service: v.Identity.Target.Reference()},
 		}
 		s.requeueNow()
 	}

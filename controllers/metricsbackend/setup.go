@@ -98,15 +98,15 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		// Our own status writes change nothing.
 		For(&v1alpha1.MetricsBackend{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, installationChanged()))).
 		// A conflict ends when the other backend changes or is deleted.
-		Watches(&v1alpha1.MetricsBackend{}, handler.EnqueueRequestsFromMapFunc(r.otherBackends),
+		Watches(&v1alpha1.MetricsBackend{}, r.backendsHandler(anyBackend),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(inventory.Prototype(namespaceKind), handler.EnqueueRequestsFromMapFunc(r.backendsIn),
+		Watches(inventory.Prototype(namespaceKind), r.backendsHandler(r.uses),
 			builder.WithPredicates(namespaceLifecycle())).
 		Watches(&corev1.Pod{}, ownedHandler()).
 		Watches(inventory.Prototype(replicaSetKind), ownedHandler(), builder.WithPredicates(createdOrDeleted())).
 		// APIServices have no generation, and their conditions are needed.
 		// All backends: one may wait for an APIService that another releases.
-		Watches(inventory.Prototype(apiServiceKind), handler.EnqueueRequestsFromMapFunc(r.otherBackends))
+		Watches(inventory.Prototype(apiServiceKind), r.backendsHandler(anyBackend))
 	for _, kind := range inventory.Watched() {
 		b = b.Watches(inventory.Prototype(kind.GroupVersionKind), ownedHandler())
 	}
@@ -130,32 +130,31 @@ func ownedHandler() handler.EventHandler {
 	})
 }
 
-// otherBackends returns all backends; the queue drops duplicates.
-func (r *Reconciler) otherBackends(ctx context.Context, _ client.Object) []reconcile.Request {
-	return r.backendsWhere(ctx, func(*v1alpha1.MetricsBackend) bool { return true })
-}
-
-// backendsIn returns the backends that use the namespace.
-func (r *Reconciler) backendsIn(ctx context.Context, namespace client.Object) []reconcile.Request {
-	return r.backendsWhere(ctx, func(backend *v1alpha1.MetricsBackend) bool {
-		existing := ptr.Deref(backend.Spec.Existing, v1alpha1.ExistingSpec{}).Service.Namespace
-		return slices.Contains([]string{backend.Status.Installation.Namespace, cmp.Or(backend.Spec.Namespace, r.Namespace), existing}, namespace.GetName())
+// backendsHandler maps an object to the backends that match; the queue drops duplicates.
+func (r *Reconciler) backendsHandler(match func(client.Object, *v1alpha1.MetricsBackend) bool) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
+		var list v1alpha1.MetricsBackendList
+		if err := r.Client.List(ctx, &list); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot list MetricsBackends to look at after an event")
+			return nil
+		}
+		var requests []reconcile.Request
+		for i := range list.Items {
+			if match(object, &list.Items[i]) {
+				requests = append(requests, requestsFor(list.Items[i].Name)...)
+			}
+		}
+		return requests
 	})
 }
 
-func (r *Reconciler) backendsWhere(ctx context.Context, match func(*v1alpha1.MetricsBackend) bool) []reconcile.Request {
-	var list v1alpha1.MetricsBackendList
-	if err := r.Client.List(ctx, &list); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Cannot list MetricsBackends to look at after an event")
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range list.Items {
-		if match(&list.Items[i]) {
-			requests = append(requests, requestsFor(list.Items[i].Name)...)
-		}
-	}
-	return requests
+func anyBackend(client.Object, *v1alpha1.MetricsBackend) bool { return true }
+
+// uses reports whether a backend uses the namespace.
+func (r *Reconciler) uses(namespace client.Object, backend *v1alpha1.MetricsBackend) bool {
+	existing := ptr.Deref(backend.Spec.Existing, v1alpha1.ExistingSpec{}).Service.Namespace
+	used := []string{backend.Status.Installation.Namespace, cmp.Or(backend.Spec.Namespace, r.Namespace), existing}
+	return slices.Contains(used, namespace.GetName())
 }
 
 func requestsFor(backend string) []reconcile.Request {

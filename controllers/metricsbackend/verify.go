@@ -147,21 +147,17 @@ func (r *Reconciler) requestDefect(ctx context.Context, s *reconcileState, gv sc
 
 // describeAvailable describes what was verified.
 func describeAvailable(versions []schema.GroupVersion) string {
-	var sampled, discovered []string
-	for _, gv := range versions {
-		if gv.Group == manifests.ResourceMetricsGroup {
-			sampled = append(sampled, shortVersion(gv))
-		} else {
-			discovered = append(discovered, shortVersion(gv))
+	var parts []string
+	add := func(answer string, others bool) {
+		those := slices.DeleteFunc(slices.Clone(versions), func(gv schema.GroupVersion) bool {
+			return others == (gv.Group == manifests.ResourceMetricsGroup)
+		})
+		if len(those) > 0 {
+			parts = append(parts, strings.Join(shortVersions(those), " and ")+answer)
 		}
 	}
-	var parts []string
-	if len(sampled) > 0 {
-		parts = append(parts, strings.Join(sampled, " and ")+" answer with fresh samples")
-	}
-	if len(discovered) > 0 {
-		parts = append(parts, strings.Join(discovered, " and ")+" answer")
-	}
+	add(" answer with fresh samples", false)
+	add(" answer", true)
 	return strings.Join(parts, "; ") + " through kube-apiserver"
 }
 
@@ -205,12 +201,9 @@ func (s *reconcileState) stateOf(service *apiregistrationv1.APIService, answers 
 // does not list in its discovery. One that cannot be queried does not count: it may be
 // down and have no clients.
 func (r *Reconciler) missingFromDiscovery(ctx context.Context, s *reconcileState) map[schema.GroupVersion]*defect {
-	var versions []schema.GroupVersion
-	for _, gv := range s.versions.desired {
-		if s.registered[apiServiceName(gv)] != nil && !s.isRetiring(gv) {
-			versions = append(versions, gv)
-		}
-	}
+	versions := slices.DeleteFunc(slices.Clone(s.versions.desired), func(gv schema.GroupVersion) bool {
+		return s.registered[apiServiceName(gv)] == nil || s.isRetiring(gv)
+	})
 	if len(versions) == 0 {
 		return nil
 	}

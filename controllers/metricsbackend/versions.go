@@ -58,13 +58,9 @@ func texts[T ~string](values []T) []string {
 // desiredVersions returns the versions that a spec names, the best version of each group
 // first.
 func desiredVersions(spec v1alpha1.MetricsBackendSpec) []schema.GroupVersion {
-	var desired []schema.GroupVersion
-	for _, known := range manifests.KnownVersions() {
-		if slices.Contains(sectionOf(spec, known.Group).versions, known.Version) {
-			desired = append(desired, known)
-		}
-	}
-	return desired
+	return slices.DeleteFunc(manifests.KnownVersions(), func(known schema.GroupVersion) bool {
+		return !slices.Contains(sectionOf(spec, known.Group).versions, known.Version)
+	})
 }
 
 // sectionField returns the field of the spec that the group has.

@@ -79,8 +79,7 @@ func (i *Issuer) Verify(chain []*x509.Certificate, bundle Bundle, name string) e
 		Roots: bundle.pool(), Intermediates: NewBundle(chain[1:]...).pool(),
 		CurrentTime: i.clock.Now(), DNSName: name,
 	})
-	var invalid x509.CertificateInvalidError
-	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
 		// The error holds the current time.
 		return fmt.Errorf("its authority %q is not valid today", invalid.Cert.Subject)
 	}

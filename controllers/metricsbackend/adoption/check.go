@@ -103,7 +103,8 @@ func (c *Checker) Check(ctx context.Context, in Input, state *State) (Result, er
 	case state.canarySince.IsZero():
 		return c.start(ctx, in, state)
 	case age < canaryLifetime:
-		if state.lastError = c.Requester.Answers(ctx, canaryPath(in.Serving.Backend)); state.lastError != nil {
+		path := fmt.Sprintf("/apis/%s/%s/%s/%s", v1alpha1.CanaryGroup, v1alpha1.CanaryVersion, v1alpha1.CanaryResource, in.Serving.Backend)
+		if state.lastError = c.Requester.Answers(ctx, path); state.lastError != nil {
 			return Result{RetryAfter: canaryPoll}, nil //nolint:nilerr // kept in state
 		}
 	}
@@ -232,10 +233,6 @@ func (c *Checker) sweep(ctx context.Context) error {
 // of serving pods. It does not pass the client's credentials on.
 func ReadyzPath(namespace, name string) string {
 	return fmt.Sprintf("/api/v1/namespaces/%s/services/https:%s:%s/proxy/readyz", namespace, name, manifests.PortName)
-}
-
-func canaryPath(backend string) string {
-	return fmt.Sprintf("/apis/%s/%s/%s/%s", v1alpha1.CanaryGroup, v1alpha1.CanaryVersion, v1alpha1.CanaryResource, backend)
 }
 
 // unavailable returns the aggregator's condition of an APIService, which may be nil, if it

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -190,11 +189,9 @@ func (c *Certificate) readSecret(ctx context.Context, name string) (*corev1.Secr
 	secret := &corev1.Secret{}
 	err := c.r.APIReader.Get(ctx, key, secret)
 	switch {
-	case apierrors.IsNotFound(err):
-		return &corev1.Secret{}, nil
-	case err != nil:
+	case client.IgnoreNotFound(err) != nil:
 		return nil, fmt.Errorf("get Secret %s: %w", key, err)
-	case secret.Labels[v1alpha1.LabelBackend] != c.in.Serving.Backend:
+	case err != nil, secret.Labels[v1alpha1.LabelBackend] != c.in.Serving.Backend:
 		return &corev1.Secret{}, nil
 	}
 	return secret, nil
@@ -217,11 +214,11 @@ func (c *Certificate) Secrets() []manifests.Object {
 		keep = append(keep, manifests.CASecret(serving, manifests.Authorities{}))
 	}
 	if c.mode() == v1alpha1.CertificatesCertManager || c.in.Streaks.Get(certificateDeletionFailing).Count > 0 {
-		keep = append(keep, manifests.IssuedSecret(serving))
+		keep = append(keep, manifests.SecretOfOthers(serving, serving.IssuedSecretName()))
 	}
 	if provided := serving.Spec.Certificates.Secret; provided != nil {
 		// The user's Secret may have our label.
-		keep = append(keep, manifests.ProvidedSecret(serving, provided.Name))
+		keep = append(keep, manifests.SecretOfOthers(serving, provided.Name))
 	}
 	return keep
 }

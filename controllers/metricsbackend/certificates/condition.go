@@ -5,6 +5,7 @@ package certificates
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,15 +69,8 @@ func (c *Certificate) condition() (status metav1.ConditionStatus, reason, messag
 // expiresSoon reports whether the certificate, or every authority that verifies it, is
 // past its time of renewal.
 func (c *Certificate) expiresSoon() bool {
-	if c.r.Issuer.EndsSoon(c.chain[0]) {
-		return true
-	}
-	for _, authority := range c.r.Issuer.InUse(c.trusted, c.chain) {
-		if !c.r.Issuer.EndsSoon(authority) {
-			return false
-		}
-	}
-	return true
+	lasting := slices.DeleteFunc(c.r.Issuer.InUse(c.trusted, c.chain), c.r.Issuer.EndsSoon)
+	return len(lasting) == 0 || c.r.Issuer.EndsSoon(c.chain[0])
 }
 
 // source describes where the certificate comes from, and what to do if it is not renewed.

@@ -182,7 +182,7 @@ func (r *Reconciler) DeleteCertManagerCertificate(ctx context.Context, serving m
 		streaks.Set(certificateDeletionTried, true)
 	}
 	if failing.Count > 0 {
-		return []manifests.Object{manifests.IssuedSecret(serving)}, nil
+		return []manifests.Object{manifests.SecretOfOthers(serving, serving.IssuedSecretName())}, nil
 	}
 	return nil, nil
 }

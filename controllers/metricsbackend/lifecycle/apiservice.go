@@ -74,12 +74,6 @@ func PointsToLabelled(service *apiregistrationv1.APIService) bool {
 	return holder != "" && to != nil && to.Name == manifests.Serving{Backend: holder}.Name()
 }
 
-// TargetOf returns the Service that an APIService points to.
-func TargetOf(service *apiregistrationv1.APIService) manifests.Target {
-	present := RecordOwner(service, nil)
-	return present.Target()
-}
-
 // DescribeTarget names the Service that an APIService points to.
 func DescribeTarget(service *apiregistrationv1.APIService) string {
 	if service.Spec.Service == nil {
