@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -41,15 +40,6 @@ type reports struct {
 type problem struct {
 	stalled         bool
 	reason, message string
-}
-
-// ready returns the status of condition Ready: False if it is known that no backend serves
-// the metric, else Unknown.
-func (p *problem) ready() metav1.ConditionStatus {
-	if p.stalled {
-		return metav1.ConditionFalse
-	}
-	return metav1.ConditionUnknown
 }
 
 // podReport is the report of one pod.

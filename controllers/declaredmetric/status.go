@@ -38,7 +38,11 @@ func statusOf(m *metric, r *reports, now time.Time) *v1alpha1.DeclaredMetricStat
 	if r.problem != nil {
 		// Values and fallback stay. Ready is set once: setting it twice would update its
 		// lastTransitionTime each time.
-		w.ready(r.problem.ready(), r.problem.reason, r.problem.message)
+		ready := metav1.ConditionUnknown
+		if r.problem.stalled { // it is known that no backend serves the metric
+			ready = metav1.ConditionFalse
+		}
+		w.ready(ready, r.problem.reason, r.problem.message)
 		w.setIfTrue(v1alpha1.ConditionStalled, r.problem.stalled, r.problem.reason, r.problem.message)
 		w.setIfTrue(v1alpha1.ConditionReconciling, false, "", "")
 		return status
@@ -99,7 +103,10 @@ func (w writer) conditions(r *reports, all []*v1alpha1.DeclaredHealth) {
 	stalled, reconciling := false, false
 	switch {
 	case n.failing > 0:
-		reason := reasonOf(n.failure.Reason)
+		reason := n.failure.Reason
+		if !conditionReason.MatchString(reason) {
+			reason = v1alpha1.ReasonFailing
+		}
 		message := servingclient.WithPods(text.Printable(n.failure.Message, maxMessage), n.failing, len(all))
 		w.ready(metav1.ConditionFalse, reason, message)
 		stalled = isPermanent(reason)
@@ -175,13 +182,6 @@ func (w writer) set(kind string, status metav1.ConditionStatus, reason, message 
 
 // conditionReason is kube-apiserver's validation of a condition's reason.
 var conditionReason = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]{0,98}[A-Za-z0-9_])?$`)
-
-func reasonOf(reason string) string {
-	if !conditionReason.MatchString(reason) {
-		return v1alpha1.ReasonFailing
-	}
-	return reason
-}
 
 // urgency classifies the change of a status.
 type urgency int

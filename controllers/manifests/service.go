@@ -5,10 +5,12 @@ package manifests
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -104,4 +106,58 @@ func portOfURL(text string) (int32, bool) {
 
 func policyPort(protocol corev1.Protocol, port intstr.IntOrString) *networkingv1ac.NetworkPolicyPortApplyConfiguration {
 	return networkingv1ac.NetworkPolicyPort().WithProtocol(protocol).WithPort(port)
+}
+
+// unlimitedPods is a number of pods that no namespace has.
+const unlimitedPods = "1G"
+
+// systemPriorityClasses are those that clusters such as GKE limit to namespaces with a
+// ResourceQuota for them.
+var systemPriorityClasses = []string{"system-cluster-critical", "system-node-critical"}
+
+// ResourceQuota returns the ResourceQuota with which kube-apiserver accepts pods of the
+// system's priority classes where its admission configuration limits them. It restricts
+// nothing. It is for both classes, so that pods of both can be created while a rollout
+// replaces one by the other.
+func ResourceQuota(s Serving) *corev1ac.ResourceQuotaApplyConfiguration {
+	return corev1ac.ResourceQuota(s.Name(), s.Namespace).
+		WithLabels(s.Labels()).
+		WithSpec(corev1ac.ResourceQuotaSpec().
+			WithHard(corev1.ResourceList{corev1.ResourcePods: resource.MustParse(unlimitedPods)}).
+			WithScopeSelector(corev1ac.ScopeSelector().
+				WithMatchExpressions(corev1ac.ScopedResourceSelectorRequirement().
+					WithScopeName(corev1.ResourceQuotaScopePriorityClass).
+					WithOperator(corev1.ScopeSelectorOpIn).
+					WithValues(systemPriorityClasses...))))
+}
+
+// MayNeedQuota reports whether clusters are known to limit the spec's priority class.
+func (s Serving) MayNeedQuota() bool {
+	return slices.Contains(systemPriorityClasses, s.Spec.PriorityClassName)
+}
+
+// CoveredBy reports whether the quota's scopes select the spec's priority class. As in
+// kube-apiserver's admission, one matching scope is enough, and usage does not matter.
+func (s Serving) CoveredBy(quota *corev1.ResourceQuota) bool {
+	if slices.Contains(quota.Spec.Scopes, corev1.ResourceQuotaScopePriorityClass) {
+		return true
+	}
+	if quota.Spec.ScopeSelector == nil {
+		return false
+	}
+	return slices.ContainsFunc(quota.Spec.ScopeSelector.MatchExpressions, func(scope corev1.ScopedResourceSelectorRequirement) bool {
+		if scope.ScopeName != corev1.ResourceQuotaScopePriorityClass {
+			return false
+		}
+		named := slices.Contains(scope.Values, s.Spec.PriorityClassName)
+		switch scope.Operator {
+		case corev1.ScopeSelectorOpIn:
+			return named
+		case corev1.ScopeSelectorOpNotIn:
+			return !named
+		case corev1.ScopeSelectorOpExists:
+			return true
+		}
+		return false // DoesNotExist is for pods without a class
+	})
 }

@@ -203,10 +203,8 @@ func (s *reconcileState) consumersUnknown() (reason, message string) {
 		return v1alpha1.ReasonConsumersUnknown,
 			"the implementation of spec.existing does not tell who uses which version: a version is removed without waiting for its clients"
 	}
-	for _, p := range s.rollout.pods.ready() {
-		if p.answer != nil && p.answer.Consumers != nil {
-			return "", ""
-		}
+	if slices.ContainsFunc(s.rollout.pods.ready(), func(p pod) bool { return p.answer != nil && p.answer.Consumers != nil }) {
+		return "", ""
 	}
 	if notReporting := s.podNotReporting(); notReporting != "" {
 		return v1alpha1.ReasonProbeFailed, notReporting

@@ -17,8 +17,9 @@
 //     backends name)
 //   - APIServices: package lifecycle decides about each of them. advance.go makes the observations
 //     that it needs, and does what was decided, with ownership.go (whose they are), register.go,
-//     compare.go (what theirs answers and ours does not), adopt.go (takes one over), verify.go (requests through it), retire.go (removes them) and
-//     restore.go (hands one back)
+//     adopt.go (takes one over), verify.go (requests through it), retire.go (removes them) and
+//     otherowner.go (what the implementation of another owner answers and ours does not, and how
+//     its APIService is handed back)
 //   - what is deployed: deploy.go, certificates.go (package certificates), rollout.go
 //   - pods and their answers: pod.go (and its status), probe.go; existing.go and
 //     probedservice.go for spec.existing

@@ -34,7 +34,14 @@ func (r *Reconciler) probeExisting(ctx context.Context, s *reconcileState) error
 	s.probed.existing = found
 	if found.missing != "" {
 		r.retireByAnswers(ctx, s)
-		s.handleMissingService()
+		reason := v1alpha1.ReasonServiceMissing
+		if found.namespaceTerminating {
+			reason = v1alpha1.ReasonNamespaceTerminating
+		}
+		message := found.missing + ": create it, or correct spec.existing.service"
+		s.setCondition(v1alpha1.ConditionServingReady, metav1.ConditionFalse, reason, message)
+		s.setCondition(v1alpha1.ConditionCertificatesValid, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady, "nothing shows a certificate: see ServingReady")
+		s.setStalled(&stalledError{reason, message})
 		return nil
 	}
 	if s.canProbe() && len(found.endpoints) > 0 {
@@ -62,19 +69,6 @@ func (r *Reconciler) probeExisting(ctx context.Context, s *reconcileState) error
 // blocked before it registered anything creates none.
 func (s *reconcileState) canProbe() bool {
 	return s.namespace.usable() && (!s.outcome.blocked || len(s.registered) > 0)
-}
-
-// handleMissingService reports a Service that does not exist.
-func (s *reconcileState) handleMissingService() {
-	found := s.probed.existing
-	reason := v1alpha1.ReasonServiceMissing
-	if found.namespaceTerminating {
-		reason = v1alpha1.ReasonNamespaceTerminating
-	}
-	message := found.missing + ": create it, or correct spec.existing.service"
-	s.setCondition(v1alpha1.ConditionServingReady, metav1.ConditionFalse, reason, message)
-	s.setCondition(v1alpha1.ConditionCertificatesValid, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady, "nothing shows a certificate: see ServingReady")
-	s.setStalled(&stalledError{reason, message})
 }
 
 // requestRetirement marks a registered version to be retired by the next pass, so that

@@ -67,18 +67,6 @@ func (r *Reconciler) probe(ctx context.Context, s *reconcileState) error {
 			r.tokens.Forget(account)
 		}
 	}
-	s.rememberLacking(versions)
-	s.countUnanswered()
-	r.retireByAnswers(ctx, s)
-	s.evaluateAnswers()
-	if s.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue {
-		s.reportFailingRequests()
-	}
-	return nil
-}
-
-// rememberLacking records which pod templates lack a version, by the answers of their pods.
-func (s *reconcileState) rememberLacking(versions []schema.GroupVersion) {
 	for _, p := range s.rollout.pods {
 		for _, gv := range versions {
 			if p.answer != nil {
@@ -86,6 +74,13 @@ func (s *reconcileState) rememberLacking(versions []schema.GroupVersion) {
 			}
 		}
 	}
+	s.countUnanswered()
+	r.retireByAnswers(ctx, s)
+	s.evaluateAnswers()
+	if s.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue {
+		s.reportFailingRequests()
+	}
+	return nil
 }
 
 // connection returns how to connect to a pod, without the token.
@@ -224,21 +219,15 @@ func (s *reconcileState) countUnanswered() {
 		recovery := recoveryTimeAlone
 		retired := streaks.Get(stateKey{state: retiredForFailing, name: name}).Count
 		if s.hasAlternative(gv) {
-			recovery = recoveryAfter(retired)
+			recovery = recoveryTime
+			for range retired - 1 {
+				recovery = min(2*recovery, maxRecoveryTime)
+			}
 		}
 		if retired > 0 && answered.Elapsed < recovery {
 			s.probed.recovering[gv] = fmt.Sprintf("its requests failed: waits until every ready pod has answered them for %s without a break", recovery)
 		}
 	}
-}
-
-// recoveryAfter returns the recovery time of a version after that many retirements.
-func recoveryAfter(retired int) time.Duration {
-	d := recoveryTime
-	for range retired - 1 {
-		d = min(2*d, maxRecoveryTime)
-	}
-	return d
 }
 
 // isInDiscovery reports whether the version is registered for our pods and not being

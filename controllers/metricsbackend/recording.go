@@ -152,20 +152,15 @@ func (r *Reconciler) recordMetrics(s *reconcileState) {
 		// now, the series stays.
 		certificateGauge.DeleteLabelValues(name)
 	}
-	s.recordConsumers()
-}
-
-// recordConsumers exports the number of clients of each desired or registered version.
-func (s *reconcileState) recordConsumers() {
 	unknown, _ := s.consumersUnknown()
 	for _, gv := range manifests.KnownVersions() {
-		name := apiServiceName(gv)
-		_, shown := s.apiServices[name]
+		service := apiServiceName(gv)
+		_, shown := s.apiServices[service]
 		if !shown || unknown != "" {
-			consumersGauge.DeleteLabelValues(s.backend.Name, name)
+			consumersGauge.DeleteLabelValues(name, service)
 			continue
 		}
-		consumersGauge.WithLabelValues(s.backend.Name, name).Set(float64(len(reports.ActiveConsumers(s.backend.Status.Consumers, gv, s.now))))
+		consumersGauge.WithLabelValues(name, service).Set(float64(len(reports.ActiveConsumers(s.backend.Status.Consumers, gv, s.now))))
 	}
 }
 

@@ -191,9 +191,8 @@ func (s *reconcileState) observeServers(v *lifecycle.Version) {
 
 // apply registers the version, or corrects its registration.
 func (r *Reconciler) apply(ctx context.Context, s *reconcileState, v *lifecycle.Version, unverified bool) error {
-	desired := manifests.APIService(s.serving, v.GV, v.Identity.Target)
 	record := s.record(v.Name(), v.Live)
-	desired.WithAnnotations(annotations(record, unverified))
+	desired := manifests.APIService(s.serving, v.GV, v.Identity.Target).WithAnnotations(annotations(record, unverified))
 	if _, err := r.applier.Apply(ctx, s.backend.Name, desired); err != nil {
 		return err
 	}

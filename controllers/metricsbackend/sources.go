@@ -48,7 +48,10 @@ func (r *Reconciler) sources(_ context.Context, s *reconcileState) error {
 		return nil
 	}
 	status.KubeletsVerified = status.KubeletsVerified || slices.ContainsFunc(all, func(r *v1alpha1.SourceReport) bool { return r.Kubelets.Verified > 0 })
-	if late := s.podWithOldSettings(); late != "" {
+	if p := find(s.rollout.pods.ready(), func(p pod) bool {
+		return p.answer != nil && p.answer.Sources != nil && p.answer.Sources.ObservedGeneration < s.backend.Generation
+	}); p.Pod != nil {
+		late := fmt.Sprintf("pod %s does not use the settings of generation %d yet", p.Name, s.backend.Generation)
 		reports.ForgetKubelets(s.history.reports)
 		s.setSourcesHealthy(reports.Result{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonProgressing, Message: late})
 		if in.HasRules() {
@@ -59,7 +62,7 @@ func (r *Reconciler) sources(_ context.Context, s *reconcileState) error {
 		return nil
 	}
 	var parts []reports.Result
-	if s.scrapesKubelets() {
+	if rm := s.spec.ResourceMetrics; rm != nil && rm.Rules == nil { // they come from kubelets
 		parts = append(parts, in.Kubelets(all))
 	}
 	status.Sources = nil
@@ -79,11 +82,6 @@ func (s *reconcileState) setRulesReady(result reports.Result, unhealthy reports.
 	s.setCondition(v1alpha1.ConditionRulesReady, result.Status, result.Reason, result.Message)
 }
 
-// scrapesKubelets reports whether resource metrics come from kubelets.
-func (s *reconcileState) scrapesKubelets() bool {
-	return s.spec.ResourceMetrics != nil && s.spec.ResourceMetrics.Rules == nil
-}
-
 // sourceReports returns the reports of the ready pods, in the order of pods.
 func (s *reconcileState) sourceReports() []*v1alpha1.SourceReport {
 	var reports []*v1alpha1.SourceReport
@@ -93,17 +91,6 @@ func (s *reconcileState) sourceReports() []*v1alpha1.SourceReport {
 		}
 	}
 	return reports
-}
-
-// podWithOldSettings describes the first pod that does not use the current settings yet,
-// or returns "".
-func (s *reconcileState) podWithOldSettings() string {
-	for _, p := range s.rollout.pods.ready() {
-		if p.answer != nil && p.answer.Sources != nil && p.answer.Sources.ObservedGeneration < s.backend.Generation {
-			return fmt.Sprintf("pod %s does not use the settings of generation %d yet", p.Name, s.backend.Generation)
-		}
-	}
-	return ""
 }
 
 // setSourcesHealthy merges the results: False wins over Unknown, and that over True.

@@ -19,6 +19,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/adoption"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 )
 
@@ -165,11 +166,8 @@ func describeAvailable(versions []schema.GroupVersion) string {
 // that it cannot reach the endpoints.
 func (s *reconcileState) connectionHint() string {
 	for _, gv := range s.expected() {
-		if live := s.registered[apiServiceName(gv)]; live != nil {
-			c := helper.GetAPIServiceConditionByType(live, apiregistrationv1.Available)
-			if c != nil && c.Status != apiregistrationv1.ConditionTrue && v1alpha1.IsUnreachable(c.Reason, c.Message) {
-				return ". " + s.requiredConnections()
-			}
+		if c := adoption.Unavailable(s.registered[apiServiceName(gv)]); c != nil && v1alpha1.IsUnreachable(c.Reason, c.Message) {
+			return ". " + s.requiredConnections()
 		}
 	}
 	return ""

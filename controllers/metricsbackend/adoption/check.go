@@ -235,9 +235,9 @@ func ReadyzPath(namespace, name string) string {
 	return fmt.Sprintf("/api/v1/namespaces/%s/services/https:%s:%s/proxy/readyz", namespace, name, manifests.PortName)
 }
 
-// unavailable returns the aggregator's condition of an APIService, which may be nil, if it
+// Unavailable returns the aggregator's condition of an APIService, which may be nil, if it
 // is unavailable.
-func unavailable(service *apiregistrationv1.APIService) *apiregistrationv1.APIServiceCondition {
+func Unavailable(service *apiregistrationv1.APIService) *apiregistrationv1.APIServiceCondition {
 	if service == nil || helper.IsAPIServiceConditionTrue(service, apiregistrationv1.Available) {
 		return nil
 	}
@@ -247,7 +247,7 @@ func unavailable(service *apiregistrationv1.APIService) *apiregistrationv1.APISe
 // Describe returns the message of a request that failed, and what the aggregator says of
 // its APIService, which knows more than the client that it rejects. See StableMessage.
 func Describe(message string, service *apiregistrationv1.APIService) string {
-	if why := unavailable(service); why != nil {
+	if why := Unavailable(service); why != nil {
 		message += fmt.Sprintf(" (%s: %s)", why.Reason, why.Message)
 	}
 	return StableMessage(message)
@@ -266,7 +266,7 @@ func failure(in Input, err error) Failure {
 
 // isUnreachable reports whether a failed request may not have reached the pods.
 func isUnreachable(err error, canary *apiregistrationv1.APIService) bool {
-	if why := unavailable(canary); why != nil {
+	if why := Unavailable(canary); why != nil {
 		return v1alpha1.IsUnreachable(why.Reason, why.Message)
 	}
 	var answer apierrors.APIStatus

@@ -12,14 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
 	"github.com/metricsbackend/metrics-backend-operator/internal/debounce"
@@ -188,16 +187,15 @@ func (r *Reconciler) DeleteCertManagerCertificate(ctx context.Context, serving m
 }
 
 func (r *Reconciler) deleteCertificate(ctx context.Context, serving manifests.Serving) error {
-	request := &metav1.PartialObjectMetadata{}
-	request.SetGroupVersionKind(CertManagerKind)
+	request := inventory.Prototype(CertManagerKind)
 	key := client.ObjectKey{Namespace: serving.Namespace, Name: serving.Name()}
 	err := r.APIReader.Get(ctx, key, request)
 	switch {
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 	case err != nil:
 		return fmt.Errorf("get Certificate %s: %w", key, err)
-	case request.Labels[v1alpha1.LabelBackend] == serving.Backend && request.DeletionTimestamp == nil:
-		err := r.Client.Delete(ctx, request, client.Preconditions{UID: ptr.To(request.UID)})
+	case request.GetLabels()[v1alpha1.LabelBackend] == serving.Backend && request.GetDeletionTimestamp() == nil:
+		err := r.Client.Delete(ctx, request, client.Preconditions{UID: new(request.GetUID())})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete Certificate %s: %w", key, err)
 		}
