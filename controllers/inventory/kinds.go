@@ -85,8 +85,6 @@ func Prototype(kind schema.GroupVersionKind) client.Object {
 	switch kind {
 	case appsv1.SchemeGroupVersion.WithKind("Deployment"):
 		return &appsv1.Deployment{}
-	case corev1.SchemeGroupVersion.WithKind("Secret"):
-		return &corev1.Secret{}
 	case apiregistrationv1.SchemeGroupVersion.WithKind("APIService"):
 		return &apiregistrationv1.APIService{}
 	}
@@ -97,11 +95,8 @@ func Prototype(kind schema.GroupVersionKind) client.Object {
 
 // prototypeList returns the list type of Prototype.
 func prototypeList(kind schema.GroupVersionKind) client.ObjectList {
-	switch kind {
-	case appsv1.SchemeGroupVersion.WithKind("Deployment"):
+	if kind == appsv1.SchemeGroupVersion.WithKind("Deployment") {
 		return &appsv1.DeploymentList{}
-	case corev1.SchemeGroupVersion.WithKind("Secret"):
-		return &corev1.SecretList{}
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
