@@ -100,7 +100,8 @@ func (r *Reconciler) setStatus(policy *v1alpha1.ExternalMetricsPolicy) {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionStalled)
 		return
 	}
-	message := text.Truncate("a rule that cannot be read denies what gets to it; correct the policy: "+errs.ToAggregate().Error(), maxMessage)
+	message := "a rule that cannot be read denies what gets to it; correct the policy: " + errs.ToAggregate().Error()
+	message = text.Truncate(message, maxMessage)
 	set(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInvalid, message)
 	// Nothing but a new spec mends it.
 	set(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalid, message)

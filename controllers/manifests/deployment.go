@@ -94,9 +94,6 @@ const (
 	// of the same name: a token is bound to the UID, and kubelets renew a pod's token only
 	// shortly before it expires.
 	annotationAccountUID = "metricsbackend.io/service-account-uid"
-
-	labelHostname = "kubernetes.io/hostname"
-	labelOS       = "kubernetes.io/os"
 )
 
 func podTemplate(s Serving) *corev1ac.PodTemplateSpecApplyConfiguration {
@@ -111,7 +108,7 @@ func podTemplate(s Serving) *corev1ac.PodTemplateSpecApplyConfiguration {
 		WithPriorityClassName(s.Spec.PriorityClassName).
 		WithTerminationGracePeriodSeconds(terminationGracePeriodSeconds).
 		WithSecurityContext(podSecurityContext(s)).
-		WithNodeSelector(map[string]string{labelOS: "linux"}).
+		WithNodeSelector(map[string]string{corev1.LabelOSStable: "linux"}).
 		WithNodeSelector(s.Spec.NodeSelector).
 		WithAffinity(affinity(s)).
 		WithContainers(container(s)).
@@ -163,7 +160,7 @@ func affinity(s Serving) *corev1ac.AffinityApplyConfiguration {
 		WithPreferredDuringSchedulingIgnoredDuringExecution(corev1ac.WeightedPodAffinityTerm().
 			WithWeight(100).
 			WithPodAffinityTerm(corev1ac.PodAffinityTerm().
-				WithTopologyKey(labelHostname).
+				WithTopologyKey(corev1.LabelHostname).
 				WithLabelSelector(metav1ac.LabelSelector().WithMatchLabels(s.Selector())))))
 }
 

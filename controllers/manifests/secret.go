@@ -5,6 +5,7 @@ package manifests
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 
@@ -62,14 +63,11 @@ func CASecret(s Serving, a Authorities) *corev1ac.SecretApplyConfiguration {
 	return secret
 }
 
-const (
-	// CertManagerGroup is the API group of cert-manager's objects.
-	CertManagerGroup = "cert-manager.io"
-	// CertificateKind is the kind of cert-manager's certificate requests.
-	CertificateKind = "Certificate"
-	// CertManagerVersion is the only version that cert-manager still serves.
-	CertManagerVersion = "v1"
-)
+// CertManagerGroup is the API group of cert-manager's objects.
+const CertManagerGroup = "cert-manager.io"
+
+// CertificateKind is the kind of cert-manager's requests, in the only version that it still serves.
+var CertificateKind = schema.GroupVersionKind{Group: CertManagerGroup, Version: "v1", Kind: "Certificate"}
 
 // CertificateApplyConfiguration has the fields of cert-manager's Certificate that are
 // applied. cert-manager's own Go types would bring in all of its dependencies.
@@ -86,7 +84,8 @@ func (CertificateApplyConfiguration) IsApplyConfiguration() {}
 // Certificate returns cert-manager's request for the serving certificate. The resulting
 // Secret has our labels, so that the operator watches each renewal.
 func Certificate(s Serving, issuer v1alpha1.IssuerReference) *CertificateApplyConfiguration {
-	kind, apiVersion, name, namespace := CertificateKind, CertManagerGroup+"/"+CertManagerVersion, s.Name(), s.Namespace
+	apiVersion, kind := CertificateKind.ToAPIVersionAndKind()
+	name, namespace := s.Name(), s.Namespace
 	return &CertificateApplyConfiguration{
 		TypeMetaApplyConfiguration: metav1ac.TypeMetaApplyConfiguration{Kind: &kind, APIVersion: &apiVersion},
 		ObjectMetaApplyConfiguration: &metav1ac.ObjectMetaApplyConfiguration{

@@ -67,7 +67,8 @@ func (r *Reconciler) applyAdoption(ctx context.Context, s *reconcileState, v *li
 		// cannot remove a caBundle that another manager owns too.
 		return r.updateAdoption(ctx, s, live, target, annotations)
 	}
-	desired := manifests.APIService(s.serving, v.GV, target).WithResourceVersion(live.ResourceVersion).WithUID(live.UID).WithAnnotations(annotations)
+	desired := manifests.APIService(s.serving, v.GV, target).
+		WithResourceVersion(live.ResourceVersion).WithUID(live.UID).WithAnnotations(annotations)
 	return r.Client.Apply(ctx, desired, client.FieldOwner(v1alpha1.FieldOwner), client.ForceOwnership)
 }
 

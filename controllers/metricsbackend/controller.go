@@ -163,7 +163,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case decision.Standing == installation.Claims:
 		return r.claim(ctx, s, decision)
 	}
-	r.observeOther(ctx, s)
+	if recorded := &s.backend.Status.Installation; recorded.Other != "" && !r.installation.Running(ctx, recorded.Other) {
+		recorded.Other = "" // an operator that reported itself does not run any more
+	}
 	if !backend.DeletionTimestamp.IsZero() {
 		gone, err := r.finalize(ctx, s)
 		if gone {

@@ -26,8 +26,9 @@ import (
 func (r *Reconciler) recordTransitions(s *reconcileState) {
 	r.recordVersions(s, &s.storedStatus, &s.backend.Status)
 	for _, c := range s.backend.Status.Conditions {
-		was := meta.FindStatusCondition(s.storedStatus.Conditions, c.Type)
-		if kind, reason, action := conditionEvent(ptr.Deref(was, metav1.Condition{Status: metav1.ConditionUnknown}), c); reason != "" {
+		known := meta.FindStatusCondition(s.storedStatus.Conditions, c.Type)
+		was := ptr.Deref(known, metav1.Condition{Status: metav1.ConditionUnknown})
+		if kind, reason, action := conditionEvent(was, c); reason != "" {
 			r.Events.Eventf(s.backend, nil, kind, reason, action, "%s", text.Truncate(c.Message, maxNote))
 		}
 	}
@@ -85,11 +86,13 @@ func conditionEvent(was, c metav1.Condition) (kind, reason, action string) {
 		action = "Retire"
 	case is(v1alpha1.ConditionAvailable) && becameTrue:
 		return corev1.EventTypeNormal, "Available", "Verify"
-	case is(v1alpha1.ConditionAvailable) && statusChanged && was.Status == metav1.ConditionTrue && readyStatusFor(c) == metav1.ConditionFalse:
+	case is(v1alpha1.ConditionAvailable) && statusChanged && was.Status == metav1.ConditionTrue &&
+		readyStatusFor(c) == metav1.ConditionFalse:
 		action = "Verify"
 	case is(v1alpha1.ConditionCertificatesValid) && becameTrue:
 		return corev1.EventTypeNormal, "CertificateValid", "IssueCertificate"
-	case is(v1alpha1.ConditionCertificatesValid) && c.Status == metav1.ConditionFalse && was.Reason != "" && c.Reason != v1alpha1.ReasonProgressing:
+	case is(v1alpha1.ConditionCertificatesValid) && c.Status == metav1.ConditionFalse && was.Reason != "" &&
+		c.Reason != v1alpha1.ReasonProgressing:
 		action = "CheckCertificate"
 	case is(v1alpha1.ConditionCertificatesValid, v1alpha1.ReasonRotating):
 		return corev1.EventTypeNormal, "CertificateRotating", "RotateCertificate"

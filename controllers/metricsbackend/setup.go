@@ -30,7 +30,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/certificates"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
 // Name is the controller's name in logs, metrics and events.
@@ -91,7 +91,7 @@ func CacheOptions(namespaces []string) cache.Options {
 // SetupWithManager starts the controller with the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	// The options of an apply are encoded by group; kinds are not needed.
-	metav1.AddToGroupVersion(mgr.GetScheme(), certificates.CertManagerKind.GroupVersion())
+	metav1.AddToGroupVersion(mgr.GetScheme(), manifests.CertificateKind.GroupVersion())
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		WithOptions(controllerOptions()).

@@ -107,7 +107,8 @@ func terminatingMessage(namespace string) string {
 // rollout waits, and what kube-apiserver would only tell clients of custom metrics.
 func (r *Reconciler) validateReferences(ctx context.Context, s *reconcileState) error {
 	if s.backend.Serves(manifests.CustomMetricsGroup) {
-		err := r.APIReader.Get(ctx, client.ObjectKey{Name: manifests.ObjectsRole}, inventory.Prototype(rbacv1.SchemeGroupVersion.WithKind("ClusterRole")))
+		role := inventory.Prototype(rbacv1.SchemeGroupVersion.WithKind("ClusterRole"))
+		err := r.APIReader.Get(ctx, client.ObjectKey{Name: manifests.ObjectsRole}, role)
 		if s.serving.ObjectsRoleMissing = apierrors.IsNotFound(err); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("get ClusterRole %s: %w", manifests.ObjectsRole, err)
 		}

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -81,11 +80,6 @@ func (c *Certificate) checkProvided(secret *corev1.Secret) *servingcert.Unusable
 	return unusable
 }
 
-// CertManagerKind is cert-manager's kind Certificate, the request for one.
-var CertManagerKind = schema.GroupVersionKind{
-	Group: manifests.CertManagerGroup, Version: manifests.CertManagerVersion, Kind: manifests.CertificateKind,
-}
-
 // issuedSecret requests a certificate from cert-manager and returns its Secret.
 func (c *Certificate) issuedSecret(ctx context.Context) (*corev1.Secret, *servingcert.UnusableError, error) {
 	serving := c.in.Serving
@@ -134,7 +128,7 @@ func issuedBy(secret *corev1.Secret, issuer v1alpha1.IssuerReference) bool {
 // notIssued returns the message of the Certificate's Ready condition.
 func (r *Reconciler) notIssued(ctx context.Context, serving manifests.Serving) (string, error) {
 	request := &unstructured.Unstructured{}
-	request.SetGroupVersionKind(CertManagerKind)
+	request.SetGroupVersionKind(manifests.CertificateKind)
 	err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: serving.Namespace, Name: serving.Name()}, request)
 	switch {
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
@@ -187,7 +181,7 @@ func (r *Reconciler) DeleteCertManagerCertificate(ctx context.Context, serving m
 }
 
 func (r *Reconciler) deleteCertificate(ctx context.Context, serving manifests.Serving) error {
-	request := inventory.Prototype(CertManagerKind)
+	request := inventory.Prototype(manifests.CertificateKind)
 	key := client.ObjectKey{Namespace: serving.Namespace, Name: serving.Name()}
 	err := r.APIReader.Get(ctx, key, request)
 	switch {

@@ -184,7 +184,6 @@ func reasonRank(reason v1alpha1.ScrapeReason) int {
 func (in *Input) remedy(reason v1alpha1.ScrapeReason) string {
 	const unreached = "Serving pods must reach kubelets at their address and port: check firewalls, NetworkPolicies, IP families and spec.resourceMetrics.scrape"
 	const noKubelet = "What answers there is no kubelet with /metrics/resource: exclude virtual nodes with spec.resourceMetrics.scrape.nodeSelector"
-	serving := in.Serving.Namespace + "/" + in.Serving.Name()
 	return cmp.Or(map[v1alpha1.ScrapeReason]string{
 		v1alpha1.ScrapeCertificateUntrusted: "Kubelets show certificates that the cluster's CA did not sign for their address, so they get no token" + in.whyNotPinned() +
 			". Either (1) have them signed: serverTLSBootstrap: true in the kubelets' configuration, then approve their CSRs; or (2) pin each node's first certificate: " +
@@ -195,7 +194,7 @@ func (in *Input) remedy(reason v1alpha1.ScrapeReason) string {
 		v1alpha1.ScrapeConnectionFailed: unreached,
 		v1alpha1.ScrapeTimeout:          unreached,
 		v1alpha1.ScrapeNoToken: "Serving pods cannot request a token of " + in.scrapeAccount() + ", and send kubelets no other: see their log. Role " +
-			serving + " must let them create serviceaccounts/token of it; the operator creates both",
+			in.Serving.Namespace + "/" + in.Serving.Name() + " must let them create serviceaccounts/token of it; the operator creates both",
 		v1alpha1.ScrapeUnauthorized: "These kubelets do not accept ServiceAccount tokens: set authentication.webhook.enabled: true in their configuration",
 		v1alpha1.ScrapeForbidden: "These kubelets refuse " + in.scrapeAccount() + ": it needs nodes/metrics (ClusterRole " + in.Serving.ScrapeName() +
 			"), and they authorization.mode: Webhook",

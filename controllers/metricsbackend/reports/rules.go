@@ -170,7 +170,9 @@ func splitPath(path string) (list string, index int) {
 
 // describeRules describes failing rules, those first that cannot be compiled.
 func describeRules(reported []v1alpha1.RuleStatus, failing, all int) Result {
-	shown := slices.DeleteFunc(slices.Clone(reported), func(rule v1alpha1.RuleStatus) bool { return rule.State == v1alpha1.RuleWarning })
+	shown := slices.DeleteFunc(slices.Clone(reported), func(rule v1alpha1.RuleStatus) bool {
+		return rule.State == v1alpha1.RuleWarning
+	})
 	slices.SortStableFunc(shown, compareSeverity)
 	reason, remedy := v1alpha1.ReasonRulesFailing, "The other rules work. See status.rules."
 	if len(shown) > 0 && shown[0].State == v1alpha1.RuleInvalid {
