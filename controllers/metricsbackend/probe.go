@@ -67,6 +67,7 @@ func (r *Reconciler) probe(ctx context.Context, s *reconcileState) error {
 			r.tokens.Forget(account)
 		}
 	}
+	// Which pod templates lack a version, by the answers of their pods.
 	for _, p := range s.rollout.pods {
 		for _, gv := range versions {
 			if p.answer != nil {
