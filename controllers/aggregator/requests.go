@@ -6,14 +6,174 @@ package aggregator
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
+
+// Propagation delays: how long a change of an APIService may take to reach every component that
+// cannot be asked about it.
+const (
+	// DiscoveryDelay is for kube-apiservers that cannot be asked. The aggregated discovery
+	// document follows an APIService through two workers, each of which may wait 10 s for
+	// one backend that does not answer, and is refreshed each minute.
+	DiscoveryDelay = 90 * time.Second
+	// RoutingDelay starts when every kube-apiserver has a change of an APIService in its
+	// watch cache. A single worker of the aggregator handles all APIServices in turn, and
+	// may wait for one that does not answer.
+	RoutingDelay = 10 * time.Second
+)
+
+// acceptAggregated requests the discovery document of all groups.
+const acceptAggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+// Presence tells which kube-apiservers have versions in discovery. All addresses are
+// sorted.
+type Presence struct {
+	// Listed holds the kube-apiservers that list a version as current.
+	Listed map[schema.GroupVersion][]string
+	// Asked holds all kube-apiservers that answered.
+	Asked []string
+	// Unreachable holds the kube-apiservers that could not be asked.
+	Unreachable []string
+}
+
+// Missing returns the kube-apiservers that answered and do not list the version.
+func (p *Presence) Missing(version schema.GroupVersion) []string {
+	return slices.DeleteFunc(slices.Clone(p.Asked), func(address string) bool {
+		return slices.Contains(p.Listed[version], address)
+	})
+}
+
+// Discovered reads the aggregated discovery document of every kube-apiserver, since a
+// connection through the Service reaches only one of them, and returns where the
+// versions are current. Clients skip stale ones. It fails when the addresses of the
+// kube-apiservers cannot be read.
+func (c *Client) Discovered(ctx context.Context, versions []schema.GroupVersion) (*Presence, error) {
+	presence := &Presence{Listed: map[schema.GroupVersion][]string{}}
+	var err error
+	presence.Unreachable, err = getEach(ctx, c, c.current, func(address string, current []schema.GroupVersion) {
+		presence.Asked = append(presence.Asked, address)
+		for _, version := range versions {
+			if slices.Contains(current, version) {
+				presence.Listed[version] = append(presence.Listed[version], address)
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return presence, nil
+}
+
+// Lagging reads the APIService from the watch cache (resourceVersion=0) of every
+// kube-apiserver, which is what its aggregator follows. It returns the sorted addresses
+// of those whose APIService is missing or not upToDate, and of those that could not be
+// asked. It fails when the addresses of the kube-apiservers cannot be read.
+//
+// Once none lags, aggregators act within milliseconds, but each of them handles all
+// APIServices in a single worker: callers must allow for that.
+func (c *Client) Lagging(ctx context.Context, name string, upToDate func(*apiregistrationv1.APIService) bool) (lagging, unreachable []string, err error) {
+	read := func(ctx context.Context, address string) (*apiregistrationv1.APIService, error) {
+		return c.cached(ctx, address, name)
+	}
+	unreachable, err = getEach(ctx, c, read, func(address string, service *apiregistrationv1.APIService) {
+		if service == nil || !upToDate(service) {
+			lagging = append(lagging, address)
+		}
+	})
+	return lagging, unreachable, err
+}
+
+// getEach reads from all kube-apiservers concurrently, then calls visit with each result
+// in the order of their addresses. It returns the addresses whose read failed.
+func getEach[T any](ctx context.Context, c *Client, read func(ctx context.Context, address string) (T, error), visit func(address string, got T)) ([]string, error) {
+	addresses, err := c.addresses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	got := make([]T, len(addresses))
+	errs := make([]error, len(addresses))
+	var reads sync.WaitGroup
+	for i, address := range addresses {
+		reads.Go(func() { got[i], errs[i] = read(ctx, address) })
+	}
+	reads.Wait()
+	var unreachable []string
+	for i, address := range addresses {
+		if errs[i] != nil {
+			klog.FromContext(ctx).V(1).Info("Cannot read from a kube-apiserver", "address", address, "err", errs[i])
+			unreachable = append(unreachable, address)
+			continue
+		}
+		visit(address, got[i])
+	}
+	return unreachable, nil
+}
+
+// current returns the group-versions that one kube-apiserver lists as current.
+func (c *Client) current(ctx context.Context, address string) ([]schema.GroupVersion, error) {
+	got, err := c.get(ctx, address, "/apis", acceptAggregated)
+	switch {
+	case err != nil:
+		return nil, err
+	case got.code != http.StatusOK:
+		return nil, fmt.Errorf("discovery answered %d %s", got.code, http.StatusText(got.code))
+	case !strings.Contains(got.contentType, "as=APIGroupDiscoveryList"):
+		return nil, errors.New("this kube-apiserver has no aggregated discovery of version v2")
+	}
+	var groups apidiscoveryv2.APIGroupDiscoveryList
+	if err := json.Unmarshal(got.body, &groups); err != nil {
+		return nil, fmt.Errorf("decode discovery: %w", err)
+	}
+	var current []schema.GroupVersion
+	for _, group := range groups.Items {
+		for _, version := range group.Versions {
+			if version.Freshness != apidiscoveryv2.DiscoveryFreshnessStale {
+				current = append(current, schema.GroupVersion{Group: group.Name, Version: version.Version})
+			}
+		}
+	}
+	return current, nil
+}
+
+// cached returns the APIService in the watch cache of one kube-apiserver, or nil when
+// there is none.
+func (c *Client) cached(ctx context.Context, address, name string) (*apiregistrationv1.APIService, error) {
+	path := "/apis/" + apiregistrationv1.SchemeGroupVersion.String() + "/apiservices/" + name + "?resourceVersion=0"
+	got, err := c.get(ctx, address, path, runtime.ContentTypeJSON)
+	switch {
+	case err != nil:
+		return nil, err
+	case got.code == http.StatusNotFound:
+		return nil, nil
+	case got.code != http.StatusOK:
+		return nil, fmt.Errorf("GET %s answered %d %s", path, got.code, http.StatusText(got.code))
+	}
+	service := &apiregistrationv1.APIService{}
+	if err := json.Unmarshal(got.body, service); err != nil {
+		return nil, fmt.Errorf("decode the answer to GET %s: %w", path, err)
+	}
+	if service.Name != name {
+		return nil, fmt.Errorf("GET %s answered with APIService %q", path, service.Name)
+	}
+	return service, nil
+}
 
 const (
 	// samplePage and samplePages bound how many nodes are read. Serving leaves out
@@ -88,4 +248,57 @@ func (c *Client) Get(ctx context.Context, path string, params url.Values, into a
 		return fmt.Errorf("decode the answer of %s: %w", path, err)
 	}
 	return nil
+}
+
+// Answers requests path from every kube-apiserver at its own address, since each one
+// proxies requests over a network path of its own. It returns the error of the first
+// that does not answer 200, an APIStatus if that one answered. Those that cannot be
+// connected to do not count; if none can be, the request goes through their Service.
+func (c *Client) Answers(ctx context.Context, path string) error {
+	var asked int
+	var failed error
+	read := func(ctx context.Context, address string) (answer, error) {
+		got, err := c.get(ctx, address, path, runtime.ContentTypeJSON)
+		var unconnected connectError
+		switch {
+		case errors.As(err, &unconnected):
+			return answer{}, err
+		case err != nil:
+			// It is reached, and waits for the pods.
+			return answer{err}, nil //nolint:nilerr // it is the answer
+		case got.code != http.StatusOK:
+			return answer{got.statusError()}, nil
+		}
+		return answer{}, nil
+	}
+	_, err := getEach(ctx, c, read, func(_ string, got answer) {
+		asked++
+		if failed == nil && got.failed != nil {
+			failed = fmt.Errorf("GET %s: %w", path, got.failed)
+		}
+	})
+	if err == nil && asked > 0 {
+		return failed
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if err := c.rest.Get().AbsPath(path).Do(ctx).Error(); err != nil {
+		return fmt.Errorf("GET %s: %w", path, err)
+	}
+	return nil
+}
+
+// answer is that of a kube-apiserver that was connected to; failed is nil if it is 200.
+type answer struct{ failed error }
+
+// statusError returns the error that a response stands for: the Status in its body, or
+// one made from its code.
+func (r *response) statusError() *apierrors.StatusError {
+	var status metav1.Status
+	if json.Unmarshal(r.body, &status) == nil && status.Kind == "Status" && status.Status == metav1.StatusFailure {
+		return &apierrors.StatusError{ErrStatus: status}
+	}
+	const maxText = 200
+	message := fmt.Sprintf("%d %s: %s", r.code, http.StatusText(r.code), text.Truncate(string(r.body), maxText))
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(r.code), Message: message}} //nolint:gosec // three digits
 }

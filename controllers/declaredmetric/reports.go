@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -33,7 +32,7 @@ type reports struct {
 	// problem is why there are no reports, if so.
 	problem *problem
 	// pods are the ready pods of the backend that serves the kind, by name.
-	pods []podReport
+	pods []*podReport
 }
 
 // problem is a condition's reason and message. A stalled one only ends with a change of a
@@ -41,15 +40,6 @@ type reports struct {
 type problem struct {
 	stalled         bool
 	reason, message string
-}
-
-// ready returns the status of condition Ready: False if it is known that no backend serves
-// the metric, else Unknown.
-func (p *problem) ready() metav1.ConditionStatus {
-	if p.stalled {
-		return metav1.ConditionFalse
-	}
-	return metav1.ConditionUnknown
 }
 
 // podReport is the report of one pod.
@@ -174,13 +164,8 @@ func (c *Controller) readBackend(ctx context.Context, backend string, existing s
 		reads.Go(func() { pods[i], errs[i] = c.readPod(ctx, entry, existing) })
 	}
 	reads.Wait()
-	r := &reports{}
-	for _, pod := range pods {
-		if pod != nil {
-			r.pods = append(r.pods, *pod)
-		}
-	}
-	slices.SortFunc(r.pods, func(a, b podReport) int { return strings.Compare(a.name, b.name) })
+	r := &reports{pods: slices.DeleteFunc(pods, func(pod *podReport) bool { return pod == nil })}
+	slices.SortFunc(r.pods, func(a, b *podReport) int { return strings.Compare(a.name, b.name) })
 	if len(r.pods) > 0 {
 		delete(c.missingSince, backend)
 		r.usable = true
@@ -190,24 +175,16 @@ func (c *Controller) readBackend(ctx context.Context, backend string, existing s
 	if _, ok := c.missingSince[backend]; !ok {
 		c.missingSince[backend] = now
 	}
-	if known && now.Sub(c.missingSince[backend]) >= missingGrace {
-		r.usable, r.problem = true, missingProblem(backend, entries, errs)
+	switch r.usable = known && now.Sub(c.missingSince[backend]) >= missingGrace; {
+	case !r.usable:
+	case len(entries) == 0:
+		r.problem = &problem{reason: v1alpha1.ReasonDependencyNotReady,
+			message: fmt.Sprintf("no serving pod of MetricsBackend %s is ready: see its condition ServingReady", backend)}
+	default:
+		r.problem = &problem{reason: v1alpha1.ReasonProbeFailed,
+			message: fmt.Sprintf("the operator cannot ask pod %s of MetricsBackend %s: %v", entries[0].Name, backend, errs[0])}
 	}
 	return r
-}
-
-// missingProblem returns why no pod of a backend has a report, by the errors of all of them.
-func missingProblem(backend string, entries []servingclient.Entry, errs []error) *problem {
-	if len(entries) == 0 {
-		return &problem{
-			reason:  v1alpha1.ReasonDependencyNotReady,
-			message: fmt.Sprintf("no serving pod of MetricsBackend %s is ready: see its condition ServingReady", backend),
-		}
-	}
-	return &problem{
-		reason:  v1alpha1.ReasonProbeFailed,
-		message: fmt.Sprintf("the operator cannot ask pod %s of MetricsBackend %s: %v", entries[0].Name, backend, errs[0]),
-	}
 }
 
 // readPod reads the report of a pod. It keeps no more of one than a few KiB for

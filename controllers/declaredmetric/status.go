@@ -7,12 +7,14 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
@@ -36,7 +38,11 @@ func statusOf(m *metric, r *reports, now time.Time) *v1alpha1.DeclaredMetricStat
 	if r.problem != nil {
 		// Values and fallback stay. Ready is set once: setting it twice would update its
 		// lastTransitionTime each time.
-		w.ready(r.problem.ready(), r.problem.reason, r.problem.message)
+		ready := metav1.ConditionUnknown
+		if r.problem.stalled { // it is known that no backend serves the metric
+			ready = metav1.ConditionFalse
+		}
+		w.ready(ready, r.problem.reason, r.problem.message)
 		w.setIfTrue(v1alpha1.ConditionStalled, r.problem.stalled, r.problem.reason, r.problem.message)
 		w.setIfTrue(v1alpha1.ConditionReconciling, false, "", "")
 		return status
@@ -97,50 +103,40 @@ func (w writer) conditions(r *reports, all []*v1alpha1.DeclaredHealth) {
 	stalled, reconciling := false, false
 	switch {
 	case n.failing > 0:
-		reason := reasonOf(n.failure.Reason)
+		reason := n.failure.Reason
+		if !conditionReason.MatchString(reason) {
+			reason = v1alpha1.ReasonFailing
+		}
 		message := servingclient.WithPods(text.Printable(n.failure.Message, maxMessage), n.failing, len(all))
 		w.ready(metav1.ConditionFalse, reason, message)
 		stalled = isPermanent(reason)
 	case n.outdated > 0:
 		w.ready(metav1.ConditionUnknown, v1alpha1.ReasonProgressing, fmt.Sprintf("serving pod %s has not taken up the metric yet", n.firstOutdated))
 		reconciling = true
-	case n.pending > 0:
-		// Only pods that have just started have not evaluated the query.
-		if n.pending < len(all) {
-			w.ready(metav1.ConditionTrue, v1alpha1.ReasonSucceeded, succeeded)
-			break
-		}
+	case n.pending > 0 && n.pending == len(all):
 		w.ready(metav1.ConditionUnknown, v1alpha1.ReasonProgressing, "it is being evaluated for the first time")
 		reconciling = true
-	default:
-		w.ready(metav1.ConditionTrue, v1alpha1.ReasonSucceeded, succeeded)
+	default: // only pods that have just started have not evaluated the query
+		w.ready(metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "the newest evaluation gave values")
 	}
-	ready := w.condition(v1alpha1.ConditionReady)
+	ready := ptr.Deref(meta.FindStatusCondition(w.Conditions, v1alpha1.ConditionReady), metav1.Condition{})
 	w.setIfTrue(v1alpha1.ConditionReconciling, reconciling, ready.Reason, ready.Message)
 	w.setIfTrue(v1alpha1.ConditionStalled, stalled, ready.Reason, ready.Message)
 	w.setIfTrue(v1alpha1.ConditionFallback, n.fallback > 0, v1alpha1.ReasonInUse,
 		servingclient.WithPods("spec.fallback stands in for the values, see Ready", n.fallback, len(all)))
-	if n.collision == nil {
-		w.setIfTrue(v1alpha1.ConditionCollision, false, "", "")
-		return
-	}
-	w.setIfTrue(v1alpha1.ConditionCollision, true, v1alpha1.ReasonCollision,
-		servingclient.WithPods(text.Printable(n.collision.Message, maxMessage), n.collisions, len(all)))
+	collision := ptr.Deref(n.collision, v1alpha1.DeclaredHealth{}).Message
+	w.setIfTrue(v1alpha1.ConditionCollision, n.collisions > 0, v1alpha1.ReasonCollision,
+		servingclient.WithPods(text.Printable(collision, maxMessage), n.collisions, len(all)))
 }
 
 // reasonPending is the reason of a metric that a pod has not evaluated yet.
 const reasonPending = "Pending"
 
-const succeeded = "the newest evaluation gave values"
-
 // isPermanent reports whether a failure needs a change of the metric or its source: retries
 // do not help.
 func isPermanent(reason string) bool {
-	switch reason {
-	case v1alpha1.ReasonCollision, "UnknownSource", "UnknownResource", "Rejected":
-		return true
-	}
-	return strings.HasPrefix(reason, "Invalid")
+	permanent := []string{v1alpha1.ReasonCollision, "UnknownSource", "UnknownResource", "Rejected"}
+	return slices.Contains(permanent, reason) || strings.HasPrefix(reason, "Invalid")
 }
 
 // values sets the newest values. Without any the former ones stay, with their time.
@@ -184,22 +180,8 @@ func (w writer) set(kind string, status metav1.ConditionStatus, reason, message 
 	})
 }
 
-func (w writer) condition(kind string) metav1.Condition {
-	if c := meta.FindStatusCondition(w.Conditions, kind); c != nil {
-		return *c
-	}
-	return metav1.Condition{}
-}
-
 // conditionReason is kube-apiserver's validation of a condition's reason.
 var conditionReason = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]{0,98}[A-Za-z0-9_])?$`)
-
-func reasonOf(reason string) string {
-	if !conditionReason.MatchString(reason) {
-		return v1alpha1.ReasonFailing
-	}
-	return reason
-}
 
 // urgency classifies the change of a status.
 type urgency int

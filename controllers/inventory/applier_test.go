@@ -347,7 +347,7 @@ func TestRemoveHonoursPreconditions(t *testing.T) {
 	stale := interceptor.NewClient(c.WithWatch, interceptor.Funcs{
 		List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			err := inner.List(ctx, list, opts...)
-			secrets, ok := list.(*corev1.SecretList)
+			secrets, ok := list.(*metav1.PartialObjectMetadataList)
 			if ok && len(secrets.Items) > 0 && secrets.Items[0].Name == "handed-over" {
 				var secret corev1.Secret
 				key := client.ObjectKey{Namespace: "ns", Name: "handed-over"}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	apiregistrationv1ac "k8s.io/kube-aggregator/pkg/client/applyconfiguration/apiregistration/v1"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 	"k8s.io/metrics/pkg/apis/external_metrics"
@@ -31,27 +32,18 @@ const (
 	versionPriorityStep int32 = 100
 )
 
-// knownVersions lists what this binary can register, best version first.
-var knownVersions = map[string][]string{
-	ResourceMetricsGroup: {string(v1alpha1.ResourceMetricsV1), string(v1alpha1.ResourceMetricsV1beta1)},
-	CustomMetricsGroup:   {string(v1alpha1.CustomMetricsV1beta2), string(v1alpha1.CustomMetricsV1beta1)},
-	ExternalMetricsGroup: {string(v1alpha1.ExternalMetricsV1beta1)},
+// knownVersions lists what this binary can register, group by group, best version first.
+var knownVersions = []schema.GroupVersion{
+	{Group: ResourceMetricsGroup, Version: string(v1alpha1.ResourceMetricsV1)},
+	{Group: ResourceMetricsGroup, Version: string(v1alpha1.ResourceMetricsV1beta1)},
+	{Group: CustomMetricsGroup, Version: string(v1alpha1.CustomMetricsV1beta2)},
+	{Group: CustomMetricsGroup, Version: string(v1alpha1.CustomMetricsV1beta1)},
+	{Group: ExternalMetricsGroup, Version: string(v1alpha1.ExternalMetricsV1beta1)},
 }
-
-// groups orders knownVersions in statuses and messages.
-var groups = []string{ResourceMetricsGroup, CustomMetricsGroup, ExternalMetricsGroup}
 
 // KnownVersions returns all versions that this binary can register, group by group, best
 // version first. Others may be registered, by a newer operator.
-func KnownVersions() []schema.GroupVersion {
-	var known []schema.GroupVersion
-	for _, group := range groups {
-		for _, version := range knownVersions[group] {
-			known = append(known, schema.GroupVersion{Group: group, Version: version})
-		}
-	}
-	return known
-}
+func KnownVersions() []schema.GroupVersion { return slices.Clone(knownVersions) }
 
 // APIServiceName returns the name that kube-apiserver requires: VERSION.GROUP.
 func APIServiceName(gv schema.GroupVersion) string { return gv.Version + "." + gv.Group }
@@ -95,8 +87,10 @@ func CanaryAPIService(s Serving, target Target) *apiregistrationv1ac.APIServiceA
 
 // versionPriority returns the priority that sorts the best version first in discovery.
 func versionPriority(gv schema.GroupVersion) int32 {
-	versions := knownVersions[gv.Group]
-	return versionPriorityStep * int32(len(versions)-slices.Index(versions, gv.Version))
+	worse := slices.DeleteFunc(KnownVersions()[slices.Index(knownVersions, gv)+1:], func(other schema.GroupVersion) bool {
+		return other.Group != gv.Group
+	})
+	return versionPriorityStep * int32(1+len(worse))
 }
 
 // Target is the backend of an APIService, and how kube-apiserver verifies it.
@@ -125,6 +119,11 @@ func ExistingTarget(existing *v1alpha1.ExistingSpec) Target {
 		t.CABundle = existing.CABundle
 	}
 	return t
+}
+
+// Reference returns the Service as an APIService names it.
+func (t Target) Reference() *apiregistrationv1.ServiceReference {
+	return &apiregistrationv1.ServiceReference{Namespace: t.Namespace, Name: t.Name, Port: &t.Port}
 }
 
 // ServerName returns the name for which the aggregator verifies the certificate.

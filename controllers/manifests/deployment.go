@@ -11,12 +11,15 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	policyv1ac "k8s.io/client-go/applyconfigurations/policy/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -56,6 +59,21 @@ func rollingUpdate(s Serving) *appsv1ac.RollingUpdateDeploymentApplyConfiguratio
 		WithMaxUnavailable(intstr.FromInt32(unavailable))
 }
 
+// PodDisruptionBudget keeps one pod during node drains. It returns nil for a single replica,
+// whose node could otherwise not be drained.
+func PodDisruptionBudget(s Serving) *policyv1ac.PodDisruptionBudgetApplyConfiguration {
+	if *s.Spec.Replicas < 2 {
+		return nil
+	}
+	return policyv1ac.PodDisruptionBudget(s.Name(), s.Namespace).
+		WithLabels(s.Labels()).
+		WithSpec(policyv1ac.PodDisruptionBudgetSpec().
+			WithMinAvailable(intstr.FromInt32(1)).
+			// A pod that is not ready serves nobody and may be evicted.
+			WithUnhealthyPodEvictionPolicy(policyv1.AlwaysAllow).
+			WithSelector(metav1ac.LabelSelector().WithMatchLabels(s.Selector())))
+}
+
 const (
 	// tlsDirectory is where TLSSecret is mounted.
 	tlsDirectory = "/etc/metrics-backend/tls"
@@ -76,9 +94,6 @@ const (
 	// of the same name: a token is bound to the UID, and kubelets renew a pod's token only
 	// shortly before it expires.
 	annotationAccountUID = "metricsbackend.io/service-account-uid"
-
-	labelHostname = "kubernetes.io/hostname"
-	labelOS       = "kubernetes.io/os"
 )
 
 func podTemplate(s Serving) *corev1ac.PodTemplateSpecApplyConfiguration {
@@ -93,7 +108,7 @@ func podTemplate(s Serving) *corev1ac.PodTemplateSpecApplyConfiguration {
 		WithPriorityClassName(s.Spec.PriorityClassName).
 		WithTerminationGracePeriodSeconds(terminationGracePeriodSeconds).
 		WithSecurityContext(podSecurityContext(s)).
-		WithNodeSelector(map[string]string{labelOS: "linux"}).
+		WithNodeSelector(map[string]string{corev1.LabelOSStable: "linux"}).
 		WithNodeSelector(s.Spec.NodeSelector).
 		WithAffinity(affinity(s)).
 		WithContainers(container(s)).
@@ -145,7 +160,7 @@ func affinity(s Serving) *corev1ac.AffinityApplyConfiguration {
 		WithPreferredDuringSchedulingIgnoredDuringExecution(corev1ac.WeightedPodAffinityTerm().
 			WithWeight(100).
 			WithPodAffinityTerm(corev1ac.PodAffinityTerm().
-				WithTopologyKey(labelHostname).
+				WithTopologyKey(corev1.LabelHostname).
 				WithLabelSelector(metav1ac.LabelSelector().WithMatchLabels(s.Selector())))))
 }
 
@@ -154,7 +169,7 @@ func affinity(s Serving) *corev1ac.AffinityApplyConfiguration {
 const shutdownDelay = 15 * time.Second
 
 func container(s Serving) *corev1ac.ContainerApplyConfiguration {
-	requirements := resources(s)
+	requirements := ptr.Deref(s.Spec.Resources, defaultResources())
 	return corev1ac.Container().
 		WithName(ContainerName).
 		WithImage(s.Image).
@@ -229,13 +244,6 @@ func defaultResources() corev1.ResourceRequirements {
 		corev1.ResourceCPU:    resource.MustParse("50m"),
 		corev1.ResourceMemory: resource.MustParse("64Mi"),
 	}}
-}
-
-func resources(s Serving) corev1.ResourceRequirements {
-	if s.Spec.Resources != nil {
-		return *s.Spec.Resources
-	}
-	return defaultResources()
 }
 
 // converted converts an API type to its apply configuration, which has the same JSON. Fields

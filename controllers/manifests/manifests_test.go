@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
 )
 
 func serving(change ...func(*v1alpha1.ServingSpec)) Serving {
@@ -101,9 +102,9 @@ func TestLabels(t *testing.T) {
 			t.Errorf("%s %s: labels %v", *object.GetKind(), meta.Name, meta.Labels)
 		}
 	}
-	template := Certificate(s, v1alpha1.IssuerReference{}).Spec.SecretTemplate.Labels
-	if template["cost-center"] != "42" {
-		t.Errorf("Secret of cert-manager: labels %v", template)
+	template := Certificate(s, v1alpha1.IssuerReference{}).Spec["secretTemplate"]
+	if labels := template.(map[string]any)["labels"].(map[string]string); labels["cost-center"] != "42" {
+		t.Errorf("Secret of cert-manager: labels %v", labels)
 	}
 }
 
@@ -401,18 +402,18 @@ func TestBindings(t *testing.T) {
 		return binding{namespace, ref.Kind + " " + ref.Name, strings.Join(names, ", ")}
 	}
 	var got []binding
-	if ObjectsClusterRoleBinding(serving()) != nil {
+	binds := func(s Serving, name string) bool {
+		return slices.ContainsFunc(ClusterRoleBindings(s), func(b Object) bool { return *b.GetName() == name })
+	}
+	if binds(serving(), "metrics-serving-b-objects") {
 		t.Error("without custom metrics, serving may list the objects that they describe")
 	}
 	none := serving()
 	none.Scrapes = false
-	if ScrapeClusterRoleBinding(none) != nil {
+	if binds(none, "metrics-serving-b-scrape") {
 		t.Error("kubelets may be scraped without resource metrics")
 	}
-	for _, b := range []any{
-		ClusterRoleBinding(serving()), AuthDelegatorBinding(serving()), ProberClusterRoleBinding(serving()), ObjectsClusterRoleBinding(withSources(serving())),
-		ScrapeClusterRoleBinding(serving()),
-	} {
+	for _, b := range ClusterRoleBindings(withSources(serving())) {
 		o := typed[rbacv1.ClusterRoleBinding](t, b)
 		got = append(got, show("", o.RoleRef, o.Subjects))
 	}
@@ -457,7 +458,7 @@ func TestSecrets(t *testing.T) {
 	if diff := cmp.Diff(map[string][]byte{"tls.crt": []byte("cert"), "tls.key": []byte("key"), "ca.crt": []byte("ca")}, tls.Data); diff != "" {
 		t.Errorf("TLS (-want +got):\n%s", diff)
 	}
-	ca := typed[corev1.Secret](t, CASecret(serving(), Authorities{Certificate: []byte("cert"), Key: []byte("key")}))
+	ca := typed[corev1.Secret](t, CASecret(serving(), Authorities{Current: servingcert.KeyPair{Certificate: []byte("cert"), Key: []byte("key")}}))
 	if ca.Name == tls.Name {
 		t.Error("the authority's key is in the Secret that pods mount")
 	}

@@ -55,40 +55,34 @@ var readVerbs = []string{"get", "list", "watch"}
 // ClusterRole returns the cluster-wide rights of serving pods. The operator can only grant
 // rights that it has itself (config/rbac).
 func ClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
-	return rbacv1ac.ClusterRole(s.Name()).
-		WithLabels(s.SharedLabels()).
-		WithRules(
-			// The kubelets to scrape, and the labels of nodes and pods.
-			rule([]string{""}, []string{"nodes", "pods"}, readVerbs),
-			// The configuration, which is reloaded without a restart.
-			rule([]string{v1alpha1.GroupName}, []string{"metricsbackends"}, readVerbs).WithResourceNames(s.Backend),
-			// Declared metrics, and the access rules of external ones.
-			rule([]string{v1alpha1.GroupName}, []string{"custommetrics", "externalmetrics", "externalmetricspolicies"}, readVerbs),
-			// The first readiness check waits until the pod serves all registered versions.
-			rule([]string{"apiregistration.k8s.io"}, []string{"apiservices"}, []string{"list"}),
-		)
+	return clusterRole(s, s.Name(),
+		// The kubelets to scrape, and the labels of nodes and pods.
+		rule([]string{""}, []string{"nodes", "pods"}, readVerbs),
+		// The configuration, which is reloaded without a restart.
+		rule([]string{v1alpha1.GroupName}, []string{"metricsbackends"}, readVerbs).WithResourceNames(s.Backend),
+		// Declared metrics, and the access rules of external ones.
+		rule([]string{v1alpha1.GroupName}, []string{"custommetrics", "externalmetrics", "externalmetricspolicies"}, readVerbs),
+		// The first readiness check waits until the pod serves all registered versions.
+		rule([]string{"apiregistration.k8s.io"}, []string{"apiservices"}, []string{"list"}),
+	)
 }
 
 // ScrapeClusterRole returns the rights of scrapes. A kubelet authorizes /metrics/resource as
 // this subresource.
 func ScrapeClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
-	return rbacv1ac.ClusterRole(s.ScrapeName()).
-		WithLabels(s.SharedLabels()).
-		WithRules(rule([]string{""}, []string{"nodes/metrics"}, []string{"get"}))
+	return clusterRole(s, s.ScrapeName(), rule([]string{""}, []string{"nodes/metrics"}, []string{"get"}))
 }
 
 // ProberClusterRole returns the rights of the operator's probes of serving pods, which see their token.
 func ProberClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
-	role := rbacv1ac.ClusterRole(s.ProberName()).
-		WithLabels(s.SharedLabels()).
-		WithRules(
-			rbacv1ac.PolicyRule().
-				WithNonResourceURLs("/apis", "/apis/*", v1alpha1.SourcesPath, v1alpha1.ConsumersPath, v1alpha1.DeclaredPath).
-				WithVerbs("get"),
-			// Each version is probed with a request: discovery also lists broken versions. The rest is
-			// compared with another implementation before that is replaced.
-			rule([]string{ResourceMetricsGroup}, []string{"nodes", "pods"}, []string{"list"}),
-		)
+	role := clusterRole(s, s.ProberName(),
+		rbacv1ac.PolicyRule().
+			WithNonResourceURLs("/apis", "/apis/*", v1alpha1.SourcesPath, v1alpha1.ConsumersPath, v1alpha1.DeclaredPath).
+			WithVerbs("get"),
+		// Each version is probed with a request: discovery also lists broken versions. The rest is
+		// compared with another implementation before that is replaced.
+		rule([]string{ResourceMetricsGroup}, []string{"nodes", "pods"}, []string{"list"}),
+	)
 	if s.CustomMetrics {
 		role.WithRules(rule([]string{CustomMetricsGroup}, []string{"*"}, []string{"get", "list"}))
 	}
@@ -98,6 +92,10 @@ func ProberClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
 	return role
 }
 
+func clusterRole(s Serving, name string, rules ...*rbacv1ac.PolicyRuleApplyConfiguration) *rbacv1ac.ClusterRoleApplyConfiguration {
+	return rbacv1ac.ClusterRole(name).WithLabels(s.SharedLabels()).WithRules(rules...)
+}
+
 func rule(groups, resources, verbs []string) *rbacv1ac.PolicyRuleApplyConfiguration {
 	return rbacv1ac.PolicyRule().WithAPIGroups(groups...).WithResources(resources...).WithVerbs(verbs...)
 }
@@ -105,64 +103,42 @@ func rule(groups, resources, verbs []string) *rbacv1ac.PolicyRuleApplyConfigurat
 // ReaderClusterRole returns the right to read resource metrics, aggregated into view, edit
 // and admin.
 func ReaderClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
-	return rbacv1ac.ClusterRole(s.Name() + "-reader").
-		WithLabels(s.SharedLabels()).
+	return clusterRole(s, s.Name()+"-reader", rule([]string{ResourceMetricsGroup}, []string{"pods", "nodes"}, readVerbs)).
 		WithLabels(map[string]string{
 			"rbac.authorization.k8s.io/aggregate-to-view":  "true",
 			"rbac.authorization.k8s.io/aggregate-to-edit":  "true",
 			"rbac.authorization.k8s.io/aggregate-to-admin": "true",
-		}).
-		WithRules(rule([]string{"metrics.k8s.io"}, []string{"pods", "nodes"}, readVerbs))
-}
-
-// ClusterRoleBinding binds serving pods to their ClusterRole.
-func ClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
-	return clusterRoleBinding(s, s.Name(), s.Name(), s.Name())
-}
-
-// AuthDelegatorBinding lets serving pods delegate authentication (TokenReview) and
-// authorization (SubjectAccessReview) to kube-apiserver.
-func AuthDelegatorBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
-	return clusterRoleBinding(s, s.Name()+"-auth-delegator", "system:auth-delegator", s.Name())
+		})
 }
 
 // ObjectsRole is the ClusterRole, installed with the operator, for the objects that custom
 // metrics describe. Other roles are aggregated into it.
 const ObjectsRole = "metrics-backend-serving-objects"
 
-// ObjectsClusterRoleBinding binds serving pods to ObjectsRole, for the label selectors of
-// custom metrics. It returns nil without them, or without the role.
-func ObjectsClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
-	if !s.CustomMetrics || s.ObjectsRoleMissing {
-		return nil
+// ClusterRoleBindings returns those of the accounts of serving.
+func ClusterRoleBindings(s Serving) (bindings []Object) {
+	bind := func(name, role, serviceAccount string) {
+		bindings = append(bindings, rbacv1ac.ClusterRoleBinding(name).
+			WithLabels(s.SharedLabels()).
+			WithRoleRef(roleRef("ClusterRole", role)).
+			WithSubjects(account(serviceAccount, s.Namespace)))
 	}
-	return clusterRoleBinding(s, s.Name()+"-objects", ObjectsRole, s.Name())
-}
-
-// ScrapeClusterRoleBinding binds the account of scrapes to its ClusterRole. It returns nil
-// unless kubelets are scraped.
-func ScrapeClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
-	if !s.Scrapes {
-		return nil
+	bind(s.Name(), s.Name(), s.Name())
+	// Serving pods delegate authentication (TokenReview) and authorization (SubjectAccessReview).
+	bind(s.Name()+"-auth-delegator", "system:auth-delegator", s.Name())
+	bind(s.ProberName(), s.ProberName(), s.ProberName())
+	if s.CustomMetrics && !s.ObjectsRoleMissing {
+		// For the label selectors of custom metrics.
+		bind(s.Name()+"-objects", ObjectsRole, s.Name())
 	}
-	return clusterRoleBinding(s, s.ScrapeName(), s.ScrapeName(), s.ScrapeName())
+	if s.Scrapes {
+		bind(s.ScrapeName(), s.ScrapeName(), s.ScrapeName())
+	}
+	return bindings
 }
 
-// ProberClusterRoleBinding binds the operator's probes to their ClusterRole.
-func ProberClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
-	return clusterRoleBinding(s, s.ProberName(), s.ProberName(), s.ProberName())
-}
-
-// clusterRoleBinding binds a ServiceAccount of serving to a ClusterRole.
-func clusterRoleBinding(s Serving, name, role, serviceAccount string) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
-	return rbacv1ac.ClusterRoleBinding(name).
-		WithLabels(s.SharedLabels()).
-		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName(role)).
-		WithSubjects(account(serviceAccount, s.Namespace))
-}
-
-func roleRef(name string) *rbacv1ac.RoleRefApplyConfiguration {
-	return rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("Role").WithName(name)
+func roleRef(kind, name string) *rbacv1ac.RoleRefApplyConfiguration {
+	return rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind(kind).WithName(name)
 }
 
 func account(name, namespace string) *rbacv1ac.SubjectApplyConfiguration {
@@ -204,7 +180,7 @@ func (s Serving) namesBefore(resource string, verbs ...string) (names []string) 
 func RoleBinding(s Serving) *rbacv1ac.RoleBindingApplyConfiguration {
 	return rbacv1ac.RoleBinding(s.Name(), s.Namespace).
 		WithLabels(s.Labels()).
-		WithRoleRef(roleRef(s.Name())).
+		WithRoleRef(roleRef("Role", s.Name())).
 		WithSubjects(account(s.Name(), s.Namespace))
 }
 
@@ -217,6 +193,6 @@ const AuthReaderRole = "extension-apiserver-authentication-reader"
 func AuthReaderBinding(s Serving) *rbacv1ac.RoleBindingApplyConfiguration {
 	return rbacv1ac.RoleBinding(s.Name()+"-auth-reader", metav1.NamespaceSystem).
 		WithLabels(s.SharedLabels()).
-		WithRoleRef(roleRef(AuthReaderRole)).
+		WithRoleRef(roleRef("Role", AuthReaderRole)).
 		WithSubjects(account(s.Name(), s.Namespace))
 }

@@ -5,10 +5,12 @@ package manifests
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
 )
 
 // TLSSecret returns the Secret that serving pods mount: their certificate, its key, and the
@@ -24,20 +26,17 @@ func TLSSecret(s Serving, certificate, key, caBundle []byte) *corev1ac.SecretApp
 		})
 }
 
-// IssuedSecret returns the name of the Secret that cert-manager writes.
-func IssuedSecret(s Serving) *corev1ac.SecretApplyConfiguration {
-	return corev1ac.Secret(s.IssuedSecretName(), s.Namespace)
-}
-
-// ProvidedSecret returns the name of the user's Secret.
-func ProvidedSecret(s Serving, name string) *corev1ac.SecretApplyConfiguration {
+// SecretOfOthers returns the name of a Secret that the user or cert-manager writes.
+func SecretOfOthers(s Serving, name string) *corev1ac.SecretApplyConfiguration {
 	return corev1ac.Secret(name, s.Namespace)
 }
 
-// Authorities are the key pairs in CASecret, in PEM. Next is empty except during a rotation.
+// Authorities are the key pairs in CASecret. Next is empty except during a rotation.
 type Authorities struct {
-	Certificate, Key         []byte
-	NextCertificate, NextKey []byte
+	// Current signs certificates, and every client trusts it.
+	Current servingcert.KeyPair
+	// Next replaces Current once every client trusts it.
+	Next servingcert.KeyPair
 	// Rotated is the last value of spec.serving.certificates.rotate that was applied.
 	Rotated string
 }
@@ -47,12 +46,12 @@ type Authorities struct {
 func CASecret(s Serving, a Authorities) *corev1ac.SecretApplyConfiguration {
 	// The Secret's type requires both keys; they are empty before the first authority.
 	data := map[string][]byte{
-		v1alpha1.SecretKeyCertificate: append([]byte{}, a.Certificate...),
-		v1alpha1.SecretKeyPrivateKey:  append([]byte{}, a.Key...),
+		v1alpha1.SecretKeyCertificate: append([]byte{}, a.Current.Certificate...),
+		v1alpha1.SecretKeyPrivateKey:  append([]byte{}, a.Current.Key...),
 	}
-	if len(a.NextCertificate) > 0 {
-		data[v1alpha1.SecretKeyNextCertificate] = a.NextCertificate
-		data[v1alpha1.SecretKeyNextPrivateKey] = a.NextKey
+	if len(a.Next.Certificate) > 0 {
+		data[v1alpha1.SecretKeyNextCertificate] = a.Next.Certificate
+		data[v1alpha1.SecretKeyNextPrivateKey] = a.Next.Key
 	}
 	secret := corev1ac.Secret(s.CASecretName(), s.Namespace).
 		WithLabels(s.Labels()).
@@ -64,14 +63,11 @@ func CASecret(s Serving, a Authorities) *corev1ac.SecretApplyConfiguration {
 	return secret
 }
 
-const (
-	// CertManagerGroup is the API group of cert-manager's objects.
-	CertManagerGroup = "cert-manager.io"
-	// CertificateKind is the kind of cert-manager's certificate requests.
-	CertificateKind = "Certificate"
-	// CertManagerVersion is the only version that cert-manager still serves.
-	CertManagerVersion = "v1"
-)
+// CertManagerGroup is the API group of cert-manager's objects.
+const CertManagerGroup = "cert-manager.io"
+
+// CertificateKind is the kind of cert-manager's requests, in the only version that it still serves.
+var CertificateKind = schema.GroupVersionKind{Group: CertManagerGroup, Version: "v1", Kind: "Certificate"}
 
 // CertificateApplyConfiguration has the fields of cert-manager's Certificate that are
 // applied. cert-manager's own Go types would bring in all of its dependencies.
@@ -79,70 +75,30 @@ type CertificateApplyConfiguration struct {
 	metav1ac.TypeMetaApplyConfiguration    `json:",inline"`
 	*metav1ac.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 
-	Spec *CertificateSpec `json:"spec,omitempty"`
-}
-
-// CertificateSpec is spec of a Certificate.
-type CertificateSpec struct {
-	SecretName     string                    `json:"secretName"`
-	SecretTemplate CertificateSecretTemplate `json:"secretTemplate"`
-	DNSNames       []string                  `json:"dnsNames"`
-	Usages         []string                  `json:"usages"`
-	PrivateKey     CertificatePrivateKey     `json:"privateKey"`
-	IssuerRef      CertificateIssuerRef      `json:"issuerRef"`
-}
-
-// CertificateSecretTemplate is what cert-manager adds to the Secret.
-type CertificateSecretTemplate struct {
-	Labels map[string]string `json:"labels"`
-}
-
-// CertificatePrivateKey says which key cert-manager makes.
-type CertificatePrivateKey struct {
-	Algorithm      string `json:"algorithm"`
-	Size           int    `json:"size"`
-	RotationPolicy string `json:"rotationPolicy"`
-}
-
-// CertificateIssuerRef names the issuer.
-type CertificateIssuerRef struct {
-	Name  string `json:"name"`
-	Kind  string `json:"kind"`
-	Group string `json:"group"`
+	Spec map[string]any `json:"spec,omitempty"`
 }
 
 // IsApplyConfiguration implements runtime.ApplyConfiguration.
 func (CertificateApplyConfiguration) IsApplyConfiguration() {}
 
-// GetKind implements Object.
-func (c *CertificateApplyConfiguration) GetKind() *string { return c.Kind }
-
-// GetAPIVersion implements Object.
-func (c *CertificateApplyConfiguration) GetAPIVersion() *string { return c.APIVersion }
-
-// GetName implements Object.
-func (c *CertificateApplyConfiguration) GetName() *string { return c.Name }
-
-// GetNamespace implements Object.
-func (c *CertificateApplyConfiguration) GetNamespace() *string { return c.Namespace }
-
 // Certificate returns cert-manager's request for the serving certificate. The resulting
 // Secret has our labels, so that the operator watches each renewal.
 func Certificate(s Serving, issuer v1alpha1.IssuerReference) *CertificateApplyConfiguration {
-	kind, apiVersion, name, namespace := CertificateKind, CertManagerGroup+"/"+CertManagerVersion, s.Name(), s.Namespace
+	apiVersion, kind := CertificateKind.ToAPIVersionAndKind()
+	name, namespace := s.Name(), s.Namespace
 	return &CertificateApplyConfiguration{
 		TypeMetaApplyConfiguration: metav1ac.TypeMetaApplyConfiguration{Kind: &kind, APIVersion: &apiVersion},
 		ObjectMetaApplyConfiguration: &metav1ac.ObjectMetaApplyConfiguration{
 			Name: &name, Namespace: &namespace, Labels: s.Labels(),
 		},
-		Spec: &CertificateSpec{
-			SecretName:     s.IssuedSecretName(),
-			SecretTemplate: CertificateSecretTemplate{Labels: s.Labels()},
-			DNSNames:       s.DNSNames(),
-			Usages:         []string{"digital signature", "server auth"},
+		Spec: map[string]any{
+			"secretName":     s.IssuedSecretName(),
+			"secretTemplate": map[string]any{"labels": s.Labels()},
+			"dnsNames":       s.DNSNames(),
+			"usages":         []string{"digital signature", "server auth"},
 			// A new key with each renewal, as with our own authority.
-			PrivateKey: CertificatePrivateKey{Algorithm: "ECDSA", Size: 256, RotationPolicy: "Always"},
-			IssuerRef:  CertificateIssuerRef{Name: issuer.Name, Kind: issuer.Kind, Group: issuer.Group},
+			"privateKey": map[string]any{"algorithm": "ECDSA", "size": 256, "rotationPolicy": "Always"},
+			"issuerRef":  map[string]any{"name": issuer.Name, "kind": issuer.Kind, "group": issuer.Group},
 		},
 	}
 }

@@ -163,30 +163,11 @@ type Object interface {
 // All returns all objects except Secrets and APIServices, in the order in which they are
 // applied: those that pods need come before the Deployment.
 func All(s Serving) []Object {
-	objects := []Object{
-		ServiceAccount(s),
-		ProberServiceAccount(s),
-		ScrapeClusterRole(s),
-	}
-	objects = append(objects, TokenServiceAccounts(s)...)
-	if binding := ScrapeClusterRoleBinding(s); binding != nil {
-		objects = append(objects, binding)
-	}
-	objects = append(objects,
-		ClusterRole(s),
-		ReaderClusterRole(s),
-		ProberClusterRole(s),
-		ClusterRoleBinding(s),
-		AuthDelegatorBinding(s),
-		ProberClusterRoleBinding(s),
-		AuthReaderBinding(s),
-		Role(s),
-		RoleBinding(s),
-		Service(s),
+	objects := slices.Concat(
+		[]Object{ServiceAccount(s), ProberServiceAccount(s)}, TokenServiceAccounts(s),
+		[]Object{ClusterRole(s), ScrapeClusterRole(s), ProberClusterRole(s), ReaderClusterRole(s)}, ClusterRoleBindings(s),
+		[]Object{AuthReaderBinding(s), Role(s), RoleBinding(s), Service(s)},
 	)
-	if binding := ObjectsClusterRoleBinding(s); binding != nil {
-		objects = append(objects, binding)
-	}
 	if policy := NetworkPolicy(s); policy != nil {
 		objects = append(objects, policy)
 	}

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -68,17 +67,15 @@ func (r *Reconciler) applyAdoption(ctx context.Context, s *reconcileState, v *li
 		// cannot remove a caBundle that another manager owns too.
 		return r.updateAdoption(ctx, s, live, target, annotations)
 	}
-	desired := manifests.APIService(s.serving, v.GV, target).WithResourceVersion(live.ResourceVersion).WithUID(live.UID)
-	desired.WithAnnotations(annotations)
+	desired := manifests.APIService(s.serving, v.GV, target).
+		WithResourceVersion(live.ResourceVersion).WithUID(live.UID).WithAnnotations(annotations)
 	return r.Client.Apply(ctx, desired, client.FieldOwner(v1alpha1.FieldOwner), client.ForceOwnership)
 }
 
 // updateAdoption is applyAdoption by an update. The next pass applies the other fields.
 func (r *Reconciler) updateAdoption(ctx context.Context, s *reconcileState, live *apiregistrationv1.APIService, target manifests.Target, annotations map[string]string) error {
 	updated := live.DeepCopy()
-	updated.Spec.Service = &apiregistrationv1.ServiceReference{
-		Namespace: target.Namespace, Name: target.Name, Port: ptr.To(target.Port),
-	}
+	updated.Spec.Service = target.Reference()
 	updated.Spec.CABundle, updated.Spec.InsecureSkipTLSVerify = nil, true
 	for key, value := range s.serving.SharedLabels() {
 		metav1.SetMetaDataLabel(&updated.ObjectMeta, key, value)
@@ -175,18 +172,6 @@ func (s *reconcileState) reportedFailure() adoption.Failure {
 	return adoption.Failure{Reason: stalled.Reason, Message: stalled.Message}
 }
 
-// expireCanary deletes the APIService of the canary API when its time is over.
-func (r *Reconciler) expireCanary(ctx context.Context, s *reconcileState) error {
-	if s.canary == nil {
-		return nil
-	}
-	left, err := r.adoptionChecker.Expire(ctx, s.canary, s.backend.Name, &s.history.adoption, s.now)
-	if left > 0 {
-		s.requeueWithin(left)
-	}
-	return err
-}
-
 // endTrial makes the adoption of an APIService final.
 func (r *Reconciler) endTrial(ctx context.Context, s *reconcileState, live *apiregistrationv1.APIService) error {
 	// Not by an apply, which keeps what an update has set.
@@ -265,7 +250,7 @@ func (r *Reconciler) previousReady(ctx context.Context, s *reconcileState, v *li
 		return false, nil
 	}
 	found, err := r.readService(ctx, previous.Target())
-	if err != nil || found.missing || len(found.endpoints) == 0 {
+	if err != nil || found.missing != "" || len(found.endpoints) == 0 {
 		return false, err
 	}
 	if v.Adoption == v1alpha1.AdoptionIfUnavailable {

@@ -45,8 +45,11 @@ func (r *Reconciler) keepForConsumers(ctx context.Context, s *reconcileState, v 
 	if asked && len(reports.ActiveConsumers(s.storedStatus.Consumers, gv, s.now)) == 0 || r.servedByPrevious(ctx, s, v) {
 		return false, nil
 	}
-	claimed, err := r.claimedByOther(ctx, s, gv)
-	if err != nil || claimed {
+	// Another MetricsBackend that is not ready would leave its clients without it.
+	others, err := otherClaims(ctx, r.APIReader, s)
+	if err != nil || slices.ContainsFunc(others, func(other claim) bool {
+		return slices.Contains(other.versions, gv) && readyToTakeOver(other.backend)
+	}) {
 		return false, err
 	}
 	known := manifests.KnownVersions()
@@ -62,15 +65,6 @@ func (s *reconcileState) consumersAsked() bool {
 	c := s.condition(v1alpha1.ConditionConsumersCompatible)
 	return c.ObservedGeneration == s.backend.Generation &&
 		c.Reason != v1alpha1.ReasonProbeFailed && c.Reason != v1alpha1.ReasonNotYetReported
-}
-
-// claimedByOther reports whether another MetricsBackend is ready to take over the
-// version. One that is not ready would leave its clients without it.
-func (r *Reconciler) claimedByOther(ctx context.Context, s *reconcileState, gv schema.GroupVersion) (bool, error) {
-	others, err := otherClaims(ctx, r.APIReader, s)
-	return slices.ContainsFunc(others, func(other claim) bool {
-		return slices.Contains(other.versions, gv) && readyToTakeOver(other.backend)
-	}), err
 }
 
 // removalForced reports whether the spec removes the version despite its clients.
@@ -163,7 +157,9 @@ func (s *reconcileState) keptMessages() (kept []string, undecided string) {
 		users := reports.ActiveConsumers(s.backend.Status.Consumers, gv, s.now)
 		switch {
 		case len(users) > 0:
-			kept = append(kept, s.describeKept(name, users))
+			kept = append(kept, fmt.Sprintf("%s is no longer in %s, but was used today or yesterday by %s. "+
+				"It stays until a whole day has passed without them. Put it back into the versions, or remove it all the same: %s.",
+				name, versionsField(gv), reports.DescribeConsumers(users), s.removalCommand(name)))
 		case undecided == "":
 			undecided = name
 		}
@@ -193,10 +189,8 @@ func (s *reconcileState) podNotReporting() string {
 		switch {
 		case p.answer == nil:
 			return fmt.Sprintf("pod %s does not tell who uses which version: it does not answer the operator, see ServingReady", p.Name)
-		case p.err != nil:
-			return fmt.Sprintf("pod %s does not tell who uses which version: %v", p.Name, p.err)
-		case p.answer.ConsumersError != nil:
-			return fmt.Sprintf("pod %s does not tell who uses which version: %v", p.Name, p.answer.ConsumersError)
+		case p.err != nil || p.answer.ConsumersError != nil:
+			return fmt.Sprintf("pod %s does not tell who uses which version: %v", p.Name, cmp.Or(p.err, p.answer.ConsumersError))
 		}
 	}
 	return ""
@@ -209,22 +203,13 @@ func (s *reconcileState) consumersUnknown() (reason, message string) {
 		return v1alpha1.ReasonConsumersUnknown,
 			"the implementation of spec.existing does not tell who uses which version: a version is removed without waiting for its clients"
 	}
-	for _, p := range s.rollout.pods.ready() {
-		if p.answer != nil && p.answer.Consumers != nil {
-			return "", ""
-		}
+	if slices.ContainsFunc(s.rollout.pods.ready(), func(p pod) bool { return p.answer != nil && p.answer.Consumers != nil }) {
+		return "", ""
 	}
 	if notReporting := s.podNotReporting(); notReporting != "" {
 		return v1alpha1.ReasonProbeFailed, notReporting
 	}
 	return v1alpha1.ReasonDependencyNotReady, "no ready serving pod tells who uses which version: see ServingReady"
-}
-
-func (s *reconcileState) describeKept(name string, users []v1alpha1.ConsumerStatus) string {
-	gv, _ := manifests.VersionOf(name)
-	return fmt.Sprintf("%s is no longer in %s, but was used today or yesterday by %s. "+
-		"It stays until a whole day has passed without them. Put it back into the versions, or remove it all the same: %s.",
-		name, versionsField(gv), reports.DescribeConsumers(users), s.removalCommand(name))
 }
 
 // removalCommand returns the command that removes a version despite its clients. It does

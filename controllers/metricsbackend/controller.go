@@ -4,6 +4,7 @@
 package metricsbackend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,7 +58,7 @@ type Options struct {
 	APIReader client.Reader
 	Events    events.EventRecorder
 	Pods      Prober
-	// Directory receives the ready pods; may be nil.
+	// Directory receives the ready pods, unless it is nil.
 	Directory  *servingclient.Directory
 	Aggregator Aggregator
 	Clock      clock.PassiveClock
@@ -90,6 +91,7 @@ type Reconciler struct {
 
 // New returns a Reconciler. All state that it keeps may be lost at a restart.
 func New(o Options) *Reconciler {
+	o.Directory = cmp.Or(o.Directory, servingclient.NewDirectory())
 	applier := inventory.NewApplier(o.Client, o.APIReader, o.Clock)
 	return &Reconciler{
 		Options:      o,
@@ -161,7 +163,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case decision.Standing == installation.Claims:
 		return r.claim(ctx, s, decision)
 	}
-	r.observeOther(ctx, s)
+	if recorded := &s.backend.Status.Installation; recorded.Other != "" && !r.installation.Running(ctx, recorded.Other) {
+		recorded.Other = "" // an operator that reported itself does not run any more
+	}
 	if !backend.DeletionTimestamp.IsZero() {
 		gone, err := r.finalize(ctx, s)
 		if gone {
@@ -247,8 +251,6 @@ func (r *Reconciler) addFinalizer(ctx context.Context, s *reconcileState) error 
 // forget drops the state of a MetricsBackend that is gone.
 func (r *Reconciler) forget(name string) {
 	r.histories.Delete(name)
-	if r.Directory != nil {
-		r.Directory.Forget(name)
-	}
+	r.Directory.Forget(name)
 	forgetMetrics(name)
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/certificates"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
 )
 
 // stalledError stops the following phases until something outside changes.
@@ -34,7 +34,7 @@ var errWait = errors.New("waiting")
 // expected. All others are retried.
 func classifyError(err error, namespace string) (stalled *stalledError, expected bool) {
 	var notOwned *inventory.NotOwnedError
-	var unusable *certificates.UnusableError
+	var unusable *servingcert.UnusableError
 	switch {
 	case errors.Is(err, errWait):
 		return nil, true
@@ -67,12 +67,10 @@ func stableErrorMessage(err error) string {
 	if errors.As(err, &status) {
 		return string(status.Status().Reason) + ": " + status.Status().Message
 	}
-	var op *net.OpError
-	if errors.As(err, &op) && op.Err != nil {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Err != nil {
 		return op.Op + ": " + op.Err.Error()
 	}
-	var address *url.Error
-	if errors.As(err, &address) {
+	if address, ok := errors.AsType[*url.Error](err); ok {
 		return address.Err.Error()
 	}
 	return err.Error()

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,9 +32,16 @@ func (r *Reconciler) probeExisting(ctx context.Context, s *reconcileState) error
 		return err
 	}
 	s.probed.existing = found
-	if found.missing {
+	if found.missing != "" {
 		r.retireByAnswers(ctx, s)
-		s.handleMissingService()
+		reason := v1alpha1.ReasonServiceMissing
+		if found.namespaceTerminating {
+			reason = v1alpha1.ReasonNamespaceTerminating
+		}
+		message := found.missing + ": create it, or correct spec.existing.service"
+		s.setCondition(v1alpha1.ConditionServingReady, metav1.ConditionFalse, reason, message)
+		s.setCondition(v1alpha1.ConditionCertificatesValid, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady, "nothing shows a certificate: see ServingReady")
+		s.setStalled(&stalledError{reason, message})
 		return nil
 	}
 	if s.canProbe() && len(found.endpoints) > 0 {
@@ -63,19 +71,6 @@ func (s *reconcileState) canProbe() bool {
 	return s.namespace.usable() && (!s.outcome.blocked || len(s.registered) > 0)
 }
 
-// handleMissingService reports a Service that does not exist.
-func (s *reconcileState) handleMissingService() {
-	found := s.probed.existing
-	reason := v1alpha1.ReasonServiceMissing
-	if found.namespaceTerminating {
-		reason = v1alpha1.ReasonNamespaceTerminating
-	}
-	message := found.why + ": create it, or correct spec.existing.service"
-	s.setCondition(v1alpha1.ConditionServingReady, metav1.ConditionFalse, reason, message)
-	s.setCondition(v1alpha1.ConditionCertificatesValid, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady, "nothing shows a certificate: see ServingReady")
-	s.setStalled(&stalledError{reason, message})
-}
-
 // requestRetirement marks a registered version to be retired by the next pass, so that
 // the intent is in the status before the deletion. It leaves a version alone that is
 // already being retired.
@@ -91,14 +86,8 @@ func (s *reconcileState) requestRetirement(gv schema.GroupVersion, why string) {
 
 // offered returns the desired versions that every ready endpoint serves.
 func (i *probedService) offered(desired []schema.GroupVersion) []schema.GroupVersion {
-	var offered []schema.GroupVersion
 	servers := i.servers()
-	for _, gv := range desired {
-		if servers.AllServe(gv) {
-			offered = append(offered, gv)
-		}
-	}
-	return offered
+	return slices.DeleteFunc(slices.Clone(desired), func(gv schema.GroupVersion) bool { return !servers.AllServe(gv) })
 }
 
 // expected returns the versions that must be registered: all desired ones that are not
@@ -130,7 +119,7 @@ func (i *probedService) servingReady(desired []schema.GroupVersion, canProbe boo
 			"Service %s serves no version that the spec names at all of its %d endpoints", i.target, len(i.endpoints))}
 	}
 	return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, fmt.Sprintf(
-		"each ready endpoint of Service %s was asked; all serve %s", i.target, joinVersions(offered))}
+		"each ready endpoint of Service %s was asked; all serve %s", i.target, strings.Join(shortVersions(offered), " and "))}
 }
 
 // certificatesValid returns CertificatesValid for the answers of the endpoints.
@@ -153,8 +142,7 @@ func (i *probedService) certificatesValid(canProbe bool) conditionResult {
 // firstUntrusted returns the first endpoint whose certificate was rejected, or nil.
 func (i *probedService) firstUntrusted() *endpoint {
 	for n := range i.endpoints {
-		var refused *servingclient.UntrustedError
-		if errors.As(i.endpoints[n].err, &refused) {
+		if _, refused := errors.AsType[*servingclient.UntrustedError](i.endpoints[n].err); refused {
 			return &i.endpoints[n]
 		}
 	}

@@ -44,7 +44,6 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/certificates"
 )
 
 const (
@@ -283,8 +282,8 @@ var testSchema = sync.OnceValues(func() (*schemas, error) {
 		kinds.AddKnownTypes(gv, objects...)
 		metav1.AddToGroupVersion(kinds, gv)
 	}
-	kinds.AddKnownTypeWithName(certificates.CertManagerKind, &unstructured.Unstructured{})
-	kinds.AddKnownTypeWithName(certificates.CertManagerKind.GroupVersion().WithKind("CertificateList"), &unstructured.UnstructuredList{})
+	kinds.AddKnownTypeWithName(manifests.CertificateKind, &unstructured.Unstructured{})
+	kinds.AddKnownTypeWithName(manifests.CertificateKind.GroupVersion().WithKind("CertificateList"), &unstructured.UnstructuredList{})
 	return &schemas{kinds, testrestmapper.TestOnlyStaticRESTMapper(kinds), []managedfields.TypeConverter{
 		clientgoapplyconfigurations.NewTypeConverter(kinds),
 		aggregatorapplyconfigurations.NewTypeConverter(kinds),

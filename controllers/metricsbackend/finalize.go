@@ -53,9 +53,12 @@ func (r *Reconciler) finalize(ctx context.Context, s *reconcileState) (gone bool
 // removeObjects removes one step of everything but the finalizer, and returns what is
 // left, or "".
 func (r *Reconciler) removeObjects(ctx context.Context, s *reconcileState) (string, error) {
-	if err := r.checkNamespace(ctx, s); err != nil {
+	s.namespace.unmanaged = !r.manages(s)
+	exists, ends, err := r.readNamespace(ctx, s.serving.Namespace)
+	if err != nil {
 		return "", err
 	}
+	s.namespace.gone = !exists || ends
 	// First, and even if the rest cannot proceed: no request should be rejected on behalf
 	// of an API that is being removed.
 	if err := r.applier.RemoveAdmission(ctx, s.backend.Name); err != nil {
@@ -82,17 +85,15 @@ func (r *Reconciler) removeVersions(ctx context.Context, s *reconcileState) (str
 	if err := r.adoptionChecker.Remove(ctx, s.canary, s.backend.Name, &s.history.adoption); err != nil {
 		return "", err
 	}
-	retiring := func(name string) {
-		s.apiServices[name] = v1alpha1.APIServiceStatus{
-			Name: name, State: v1alpha1.APIServiceRetiring, Message: "the MetricsBackend is being deleted",
-		}
-	}
-	for _, name := range s.registeredNames() {
-		retiring(name)
-	}
+	names := s.registeredNames()
 	for _, known := range s.storedStatus.APIServices {
 		if !known.State.IsPending() {
-			retiring(known.Name)
+			names = append(names, known.Name)
+		}
+	}
+	for _, name := range names {
+		s.apiServices[name] = v1alpha1.APIServiceStatus{
+			Name: name, State: v1alpha1.APIServiceRetiring, Message: "the MetricsBackend is being deleted",
 		}
 	}
 	return r.retireVersions(ctx, s, s.possiblyRegistered())
@@ -102,30 +103,17 @@ func (r *Reconciler) removeVersions(ctx context.Context, s *reconcileState) (str
 // including pending and desired ones: a process may have registered them and ended before
 // it wrote the status.
 func (s *reconcileState) possiblyRegistered() []string {
+	all := slices.Concat(s.sortedAPIServices(), s.storedStatus.APIServices)
+	for _, gv := range s.versions.desired {
+		all = append(all, v1alpha1.APIServiceStatus{Name: apiServiceName(gv)})
+	}
 	var names []string
-	add := func(name string) {
-		if _, ok := manifests.VersionOf(name); ok && !slices.Contains(names, name) {
-			names = append(names, name)
+	for _, service := range all {
+		if _, ok := manifests.VersionOf(service.Name); ok && !slices.Contains(names, service.Name) {
+			names = append(names, service.Name)
 		}
 	}
-	for _, service := range s.sortedAPIServices() {
-		add(service.Name)
-	}
-	for _, known := range s.storedStatus.APIServices {
-		add(known.Name)
-	}
-	for _, gv := range s.versions.desired {
-		add(apiServiceName(gv))
-	}
 	return names
-}
-
-// checkNamespace determines whether the serving namespace can be changed.
-func (r *Reconciler) checkNamespace(ctx context.Context, s *reconcileState) error {
-	s.namespace.unmanaged = !r.manages(s)
-	exists, ends, err := r.readNamespace(ctx, s.serving.Namespace)
-	s.namespace.gone = err == nil && (!exists || ends)
-	return err
 }
 
 // removeChildren deletes all objects but APIServices, and returns those that it found. It

@@ -51,20 +51,10 @@ func (r *Reconciler) claim(ctx context.Context, s *reconcileState, decision inst
 	return r.finish(ctx, s, err, nil)
 }
 
-// observeOther removes an operator that reported itself from the status once it does not run.
-func (r *Reconciler) observeOther(ctx context.Context, s *reconcileState) {
-	recorded := &s.backend.Status.Installation
-	if recorded.Other != "" && !r.installation.Running(ctx, recorded.Other) {
-		recorded.Other = ""
-	}
-}
-
 // leaveToOwner changes nothing of a backend that another operator manages. An excluded
 // operator reports itself.
 func (r *Reconciler) leaveToOwner(ctx context.Context, s *reconcileState, decision installation.Decision) (ctrl.Result, error) {
-	if r.Directory != nil {
-		r.Directory.Forget(s.backend.Name)
-	}
+	r.Directory.Forget(s.backend.Name)
 	forgetMetrics(s.backend.Name)
 	unchanged := ctrl.Result{RequeueAfter: resync}
 	if decision.Standing != installation.Excluded {

@@ -6,7 +6,6 @@ package metricsbackend
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -56,19 +55,9 @@ func (r *Reconciler) checkOwnership(ctx context.Context, s *reconcileState) erro
 	return nil
 }
 
-// versionConflict is why a version that is ready cannot be registered.
-type versionConflict struct {
-	gv              schema.GroupVersion
-	reason, message string
-}
-
-// conflict returns why an APIService cannot be written, or nil.
-func (s *reconcileState) conflict(name string) *versionConflict {
-	i := slices.IndexFunc(s.versions.conflicts, func(c versionConflict) bool { return apiServiceName(c.gv) == name })
-	if i < 0 {
-		return nil
-	}
-	return &s.versions.conflicts[i]
+// conflict returns why the APIService of a version cannot be written, or an empty defect.
+func (s *reconcileState) conflict(gv schema.GroupVersion) defect {
+	return find(s.versions.conflicts, func(c defect) bool { return c.gv == gv })
 }
 
 // excluded returns the versions of the spec that an older backend claims.
@@ -85,8 +74,8 @@ func (s *reconcileState) excluded() []schema.GroupVersion {
 // addConflict keeps one version from being registered. Its pods are deployed and probed
 // nevertheless, so that it can be registered as soon as the conflict ends.
 func (s *reconcileState) addConflict(gv schema.GroupVersion, reason, message string) {
-	if s.conflict(apiServiceName(gv)) == nil {
-		s.versions.conflicts = append(s.versions.conflicts, versionConflict{gv, reason, message})
+	if s.conflict(gv) == (defect{}) {
+		s.versions.conflicts = append(s.versions.conflicts, defect{gv, reason, message})
 	}
 }
 
@@ -138,7 +127,9 @@ func (s *reconcileState) contest(name string) *lifecycle.Contest {
 // isContested reports whether the operator has paused writing the APIService, since another
 // manager keeps changing what differs from the target with this caBundle.
 func (s *reconcileState) isContested(service *apiregistrationv1.APIService, caBundle []byte) bool {
-	_, contested := s.identityWith(s.targetWith(caBundle)).ConflictingManager(service)
+	identity := s.identity()
+	identity.Target = s.targetWith(caBundle)
+	_, contested := identity.ConflictingManager(service)
 	return contested && s.contest(service.Name).Paused(s.now)
 }
 
@@ -156,10 +147,7 @@ func (s *reconcileState) targetWith(caBundle []byte) manifests.Target {
 	return manifests.ExistingTarget(s.spec.Existing)
 }
 
-// ours says which APIServices are this backend's.
-func (s *reconcileState) identity() lifecycle.Identity { return s.identityWith(s.target()) }
-
-// oursWith is ours with another target.
-func (s *reconcileState) identityWith(target manifests.Target) lifecycle.Identity {
-	return lifecycle.Identity{Serving: s.serving, Target: target, Deploys: s.deploys()}
+// identity says which APIServices are this backend's.
+func (s *reconcileState) identity() lifecycle.Identity {
+	return lifecycle.Identity{Serving: s.serving, Target: s.target(), Deploys: s.deploys()}
 }

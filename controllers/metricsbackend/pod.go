@@ -4,6 +4,7 @@
 package metricsbackend
 
 import (
+	"cmp"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -99,12 +100,8 @@ func portOf(p *corev1.Pod) int32 {
 
 // imageOf returns the image of serving: other containers may be injected, before it, too.
 func imageOf(spec *corev1.PodSpec) string {
-	for _, c := range spec.Containers {
-		if c.Name == manifests.ContainerName {
-			return c.Image
-		}
-	}
-	return "unknown"
+	serving := find(spec.Containers, func(c corev1.Container) bool { return c.Name == manifests.ContainerName })
+	return cmp.Or(serving.Image, "unknown")
 }
 
 func isReady(p *corev1.Pod) bool {

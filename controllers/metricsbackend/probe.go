@@ -67,18 +67,7 @@ func (r *Reconciler) probe(ctx context.Context, s *reconcileState) error {
 			r.tokens.Forget(account)
 		}
 	}
-	s.rememberLacking(versions)
-	s.countUnanswered()
-	r.retireByAnswers(ctx, s)
-	s.evaluateAnswers()
-	if s.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue {
-		s.reportFailingRequests()
-	}
-	return nil
-}
-
-// rememberLacking records which pod templates lack a version, by the answers of their pods.
-func (s *reconcileState) rememberLacking(versions []schema.GroupVersion) {
+	// Which pod templates lack a version, by the answers of their pods.
 	for _, p := range s.rollout.pods {
 		for _, gv := range versions {
 			if p.answer != nil {
@@ -86,6 +75,13 @@ func (s *reconcileState) rememberLacking(versions []schema.GroupVersion) {
 			}
 		}
 	}
+	s.countUnanswered()
+	r.retireByAnswers(ctx, s)
+	s.evaluateAnswers()
+	if s.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue {
+		s.reportFailingRequests()
+	}
+	return nil
 }
 
 // connection returns how to connect to a pod, without the token.
@@ -99,11 +95,11 @@ func (s *reconcileState) connection(p *corev1.Pod) servingclient.Pod {
 
 // updateDirectory publishes the ready pods to other controllers.
 func (r *Reconciler) updateDirectory(s *reconcileState) {
-	if r.Directory == nil || s.deploys() && (!s.rollout.podsRead || len(s.certificate.CABundle) == 0) {
-		return
-	}
-	if !s.deploys() {
+	switch {
+	case !s.deploys():
 		r.Directory.Forget(s.backend.Name)
+		return
+	case !s.rollout.podsRead || len(s.certificate.CABundle) == 0:
 		return
 	}
 	var entries []servingclient.Entry
@@ -184,12 +180,9 @@ func (r *Reconciler) retireByAnswers(ctx context.Context, s *reconcileState) {
 
 // evaluateAnswers adds the pods' answers to ServingReady.
 func (s *reconcileState) evaluateAnswers() {
-	failing := s.history.streaks.Set(stateKey{state: probeFailing},
-		slices.ContainsFunc(s.rollout.pods.ready(), func(p pod) bool { return p.err != nil }))
-	for _, p := range s.rollout.pods.ready() {
-		if p.err == nil {
-			continue
-		}
+	p := find(s.rollout.pods.ready(), func(p pod) bool { return p.err != nil })
+	failing := s.history.streaks.Set(stateKey{state: probeFailing}, p.err != nil)
+	if p.err != nil {
 		if s.probed.transient = s.isTransient(v1alpha1.ConditionServingReady, failing, servingGrace); !s.probed.transient {
 			hint := " (a NetworkPolicy must let the operator's pod connect)"
 			if errors.Is(p.err, servingclient.ErrUnauthorized) {
@@ -227,21 +220,15 @@ func (s *reconcileState) countUnanswered() {
 		recovery := recoveryTimeAlone
 		retired := streaks.Get(stateKey{state: retiredForFailing, name: name}).Count
 		if s.hasAlternative(gv) {
-			recovery = recoveryAfter(retired)
+			recovery = recoveryTime
+			for range retired - 1 {
+				recovery = min(2*recovery, maxRecoveryTime)
+			}
 		}
 		if retired > 0 && answered.Elapsed < recovery {
 			s.probed.recovering[gv] = fmt.Sprintf("its requests failed: waits until every ready pod has answered them for %s without a break", recovery)
 		}
 	}
-}
-
-// recoveryAfter returns the recovery time of a version after that many retirements.
-func recoveryAfter(retired int) time.Duration {
-	d := recoveryTime
-	for range retired - 1 {
-		d = min(2*d, maxRecoveryTime)
-	}
-	return d
 }
 
 // isInDiscovery reports whether the version is registered for our pods and not being

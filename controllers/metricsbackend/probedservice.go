@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,10 +37,10 @@ const probeTimeout = 30 * time.Second
 // probedService is a Service of another implementation, and what its endpoints answered.
 type probedService struct {
 	target manifests.Target
-	// missing: the Service, or its port, does not exist; why says which.
+	// missing is why the Service, or its port, does not exist, or empty.
 	// namespaceTerminating: its namespace is being deleted, which counts as missing.
-	missing, namespaceTerminating bool
-	why                           string
+	missing              string
+	namespaceTerminating bool
 	// endpoints are the ready ones, sorted by address.
 	endpoints []endpoint
 }
@@ -56,7 +56,7 @@ type endpoint struct {
 func (r *Reconciler) readService(ctx context.Context, target manifests.Target) (*probedService, error) {
 	found := &probedService{target: target}
 	missing := func(format string, args ...any) (*probedService, error) {
-		found.missing, found.why = true, fmt.Sprintf(format, args...)
+		found.missing = fmt.Sprintf(format, args...)
 		return found, nil
 	}
 	_, ends, err := r.readNamespace(ctx, target.Namespace)
@@ -128,21 +128,18 @@ func readyAddresses(slice *discoveryv1.EndpointSlice, portName string) []string 
 func (r *Reconciler) probeEndpoints(ctx context.Context, found *probedService, account client.ObjectKey, token string, versions []schema.GroupVersion) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	places := make(chan struct{}, maxConcurrentProbes)
-	var asked sync.WaitGroup
+	var asked errgroup.Group
+	asked.SetLimit(maxConcurrentProbes)
 	for i := range found.endpoints {
 		e := &found.endpoints[i]
-		asked.Go(func() {
-			places <- struct{}{}
-			defer func() { <-places }()
+		asked.Go(func() error {
 			e.answer, e.err = r.Pods.Probe(ctx, found.connection(e, token), versions)
+			return nil
 		})
 	}
-	asked.Wait()
-	for _, e := range found.endpoints {
-		if errors.Is(e.err, servingclient.ErrUnauthorized) {
-			r.tokens.Forget(account)
-		}
+	_ = asked.Wait()
+	if found.anyUnauthorized() {
+		r.tokens.Forget(account)
 	}
 }
 

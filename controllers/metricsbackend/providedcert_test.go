@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,10 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/certificates"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
 )
 
@@ -176,7 +175,7 @@ func useCertManager(fc *fakeCluster) {
 // certificateRequest returns our Certificate for cert-manager, or nil.
 func (fc *fakeCluster) certificateRequest() *unstructured.Unstructured {
 	request := &unstructured.Unstructured{}
-	request.SetGroupVersionKind(certificates.CertManagerKind)
+	request.SetGroupVersionKind(manifests.CertificateKind)
 	err := fc.raw.Get(context.Background(), client.ObjectKey{Namespace: systemNamespace, Name: "metrics-serving-cluster"}, request)
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -330,8 +329,8 @@ func TestCertManagerRequestIsDeleted(t *testing.T) {
 func TestCertManagerMissing(t *testing.T) {
 	t.Parallel()
 	missing := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-		if o.GetObjectKind().GroupVersionKind().Kind == certificates.CertManagerKind.Kind {
-			return &meta.NoKindMatchError{GroupKind: certificates.CertManagerKind.GroupKind(), SearchedVersions: []string{"v1"}}
+		if o.GetObjectKind().GroupVersionKind().Kind == manifests.CertificateKind.Kind {
+			return &meta.NoKindMatchError{GroupKind: manifests.CertificateKind.GroupKind(), SearchedVersions: []string{"v1"}}
 		}
 		return c.Get(ctx, key, o, opts...)
 	}}
@@ -362,14 +361,14 @@ func TestCertManagerBroken(t *testing.T) {
 			broken, failures, reissued := false, 0, 0
 			r := fc.reconciler(interceptor.Funcs{
 				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-					if broken && o.GetObjectKind().GroupVersionKind() == certificates.CertManagerKind && tc.get {
+					if broken && o.GetObjectKind().GroupVersionKind() == manifests.CertificateKind && tc.get {
 						failures++
 						return apierrors.NewInternalError(errors.New("conversion webhook failed"))
 					}
 					return c.Get(ctx, key, o, opts...)
 				},
 				Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-					if broken && o.GetObjectKind().GroupVersionKind() == certificates.CertManagerKind {
+					if broken && o.GetObjectKind().GroupVersionKind() == manifests.CertificateKind {
 						failures++
 						return apierrors.NewForbidden(schema.GroupResource{Resource: "certificates"}, o.GetName(), errors.New("admission webhook failed"))
 					}

@@ -41,7 +41,7 @@ func (r *Reconciler) register(ctx context.Context, s *reconcileState) error {
 		}
 	}
 	for _, gv := range s.excluded() {
-		result.pending = append(result.pending, apiServiceName(gv)+" ("+s.conflict(apiServiceName(gv)).message+")")
+		result.pending = append(result.pending, apiServiceName(gv)+" ("+s.conflict(gv).message+")")
 	}
 	s.reportConflicts()
 	s.setAPIServicesRegistered(&result)
@@ -120,14 +120,12 @@ func (s *reconcileState) version(gv schema.GroupVersion) *lifecycle.Version {
 	v := &lifecycle.Version{
 		Known: sets.New[lifecycle.Need](), GV: gv, Identity: s.identity(), Now: s.now, Section: sectionField(gv),
 		Adoption: section.adoption, DespiteLost: section.despiteLost, Differences: s.history.comparisons[name].Result,
-		Wanted: slices.Contains(s.versions.desired, gv), Blocked: s.outcome.blocked, Paused: s.pausedAdoption(),
+		Conflict: s.conflict(gv).message, Wanted: slices.Contains(s.versions.desired, gv),
+		Blocked: s.outcome.blocked, Paused: s.pausedAdoption(),
 		Succeeding: s.history.streaks.Get(stateKey{state: adoptionSucceeding, name: name}),
-		OtherNotOwned: find(s.versions.conflicts, func(c versionConflict) bool {
+		OtherNotOwned: find(s.versions.conflicts, func(c defect) bool {
 			return c.gv != gv && c.gv.Group == gv.Group && c.reason == v1alpha1.ReasonNotOwned
 		}).message,
-	}
-	if c := s.conflict(name); c != nil {
-		v.Conflict = c.message
 	}
 	live := s.registered[name]
 	if live == nil {
@@ -169,9 +167,9 @@ func (s *reconcileState) observeServers(v *lifecycle.Version) {
 	v.LeftOut = s.notOffered(v.GV)
 	v.Servers, v.Rollout = s.servers(), lifecycle.Rollout{Finished: s.rollout.finished, Stuck: s.rollout.failing}
 	if found := s.probed.existing; found != nil {
-		v.Asked, v.Missing = true, found.why
+		v.Asked, v.Missing = true, found.missing
 		if v.Live != nil && v.Identity.PointsToTarget(v.Live) {
-			v.Gone = found.why
+			v.Gone = found.missing
 		}
 	}
 	v.Unanswered = s.history.streaks.Get(stateKey{state: allRequestsFailing, name: v.GV.String()})
@@ -194,20 +192,16 @@ func (s *reconcileState) observeServers(v *lifecycle.Version) {
 
 // apply registers the version, or corrects its registration.
 func (r *Reconciler) apply(ctx context.Context, s *reconcileState, v *lifecycle.Version, unverified bool) error {
-	desired := manifests.APIService(s.serving, v.GV, v.Identity.Target)
 	record := s.record(v.Name(), v.Live)
-	desired.WithAnnotations(annotations(record, unverified))
+	desired := manifests.APIService(s.serving, v.GV, v.Identity.Target).WithAnnotations(annotations(record, unverified))
 	if _, err := r.applier.Apply(ctx, s.backend.Name, desired); err != nil {
 		return err
 	}
 	if v.Live == nil {
 		// The next pass probes the pods again: a mismatch retires the version.
-		target := v.Identity.Target
 		s.registered[v.Name()] = &apiregistrationv1.APIService{
 			ObjectMeta: metav1.ObjectMeta{Name: v.Name(), Annotations: annotations(record, unverified)},
-			Spec: apiregistrationv1.APIServiceSpec{Service: &apiregistrationv1.ServiceReference{
-				Namespace: target.Namespace, Name: target.Name, Port: &target.Port,
-			}},
+			Spec:       apiregistrationv1.APIServiceSpec{Service: v.Identity.Target.Reference()},
 		}
 		s.requeueNow()
 	}

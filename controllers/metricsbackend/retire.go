@@ -85,11 +85,12 @@ func (r *Reconciler) serviceGone(ctx context.Context, s *reconcileState, service
 	case service.Spec.Service == nil, s.identity().PointsToPods(service), s.identity().PointsToTarget(service), s.identity().IsRepointed(service):
 		return "", nil // what spec.existing names is read later, and what another manager wrote is theirs
 	}
-	found, err := r.readService(ctx, lifecycle.TargetOf(service))
+	present := lifecycle.RecordOwner(service, nil)
+	found, err := r.readService(ctx, present.Target())
 	if err != nil {
 		return "", err
 	}
-	return found.why, nil
+	return found.missing, nil
 }
 
 // intents returns the versions that the stored status marks as retiring. They are retired
@@ -241,5 +242,12 @@ func (r *Reconciler) observe(ctx context.Context, s *reconcileState) error {
 	if err := r.withdrawAuthorities(ctx, s); err != nil {
 		return err
 	}
-	return r.expireCanary(ctx, s)
+	if s.canary == nil {
+		return nil
+	}
+	left, err := r.adoptionChecker.Expire(ctx, s.canary, s.backend.Name, &s.history.adoption, s.now)
+	if left > 0 {
+		s.requeueWithin(left)
+	}
+	return err
 }

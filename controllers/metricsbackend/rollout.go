@@ -153,6 +153,7 @@ func (r *Reconciler) readPods(ctx context.Context, s *reconcileState, d *appsv1.
 	if err := r.Client.List(ctx, &list, client.InNamespace(s.serving.Namespace), client.MatchingLabels(s.serving.Selector())); err != nil {
 		return fmt.Errorf("list serving pods: %w", err)
 	}
+	slices.SortFunc(list.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	s.rollout.pods, s.rollout.terminating = nil, nil
 	for i := range list.Items {
 		p := &list.Items[i]
@@ -169,9 +170,6 @@ func (r *Reconciler) readPods(ctx context.Context, s *reconcileState, d *appsv1.
 			Pod: p, ready: isReady(p),
 			current: hash != "" && p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == hash,
 		})
-	}
-	for _, pods := range []pods{s.rollout.pods, s.rollout.terminating} {
-		slices.SortFunc(pods, func(a, b pod) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return nil
 }

@@ -6,16 +6,18 @@ package metricsbackend
 import (
 	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -28,7 +30,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/certificates"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
 // Name is the controller's name in logs, metrics and events.
@@ -53,18 +55,13 @@ var (
 // CacheOptions limit the cache to objects of MetricsBackends, by label and in the
 // namespaces that the operator manages.
 func CacheOptions(namespaces []string) cache.Options {
-	owned := labels.NewSelector()
-	if requirement, err := labels.NewRequirement(v1alpha1.LabelBackend, selection.Exists, nil); err == nil {
-		owned = owned.Add(*requirement)
-	}
+	owned, _ := labels.Parse(v1alpha1.LabelBackend) // that it exists
 	managed := map[string]cache.Config{}
 	for _, namespace := range namespaces {
 		managed[namespace] = cache.Config{}
 	}
-	withSystem := map[string]cache.Config{metav1.NamespaceSystem: {}}
-	for namespace := range managed {
-		withSystem[namespace] = cache.Config{}
-	}
+	withSystem := maps.Clone(managed)
+	withSystem[metav1.NamespaceSystem] = cache.Config{}
 	byObject := map[client.Object]cache.ByObject{
 		&corev1.Pod{}:                       {Label: owned, Namespaces: managed},
 		inventory.Prototype(replicaSetKind): {Label: owned, Namespaces: managed},
@@ -94,21 +91,22 @@ func CacheOptions(namespaces []string) cache.Options {
 // SetupWithManager starts the controller with the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	// The options of an apply are encoded by group; kinds are not needed.
-	metav1.AddToGroupVersion(mgr.GetScheme(), certificates.CertManagerKind.GroupVersion())
+	metav1.AddToGroupVersion(mgr.GetScheme(), manifests.CertificateKind.GroupVersion())
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		WithOptions(controllerOptions()).
 		// Our own status writes change nothing.
 		For(&v1alpha1.MetricsBackend{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, installationChanged()))).
 		// A conflict ends when the other backend changes or is deleted.
-		Watches(&v1alpha1.MetricsBackend{}, handler.EnqueueRequestsFromMapFunc(r.otherBackends),
+		Watches(&v1alpha1.MetricsBackend{}, r.backendsHandler(anyBackend),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(inventory.Prototype(namespaceKind), handler.EnqueueRequestsFromMapFunc(r.backendsIn),
+		Watches(inventory.Prototype(namespaceKind), r.backendsHandler(r.uses),
 			builder.WithPredicates(namespaceLifecycle())).
 		Watches(&corev1.Pod{}, ownedHandler()).
 		Watches(inventory.Prototype(replicaSetKind), ownedHandler(), builder.WithPredicates(createdOrDeleted())).
 		// APIServices have no generation, and their conditions are needed.
-		Watches(inventory.Prototype(apiServiceKind), handler.EnqueueRequestsFromMapFunc(r.apiServiceRequests))
+		// All backends: one may wait for an APIService that another releases.
+		Watches(inventory.Prototype(apiServiceKind), r.backendsHandler(anyBackend))
 	for _, kind := range inventory.Watched() {
 		b = b.Watches(inventory.Prototype(kind.GroupVersionKind), ownedHandler())
 	}
@@ -132,39 +130,31 @@ func ownedHandler() handler.EventHandler {
 	})
 }
 
-// apiServiceRequests also returns the other backends: one may wait for an APIService that
-// another releases.
-func (r *Reconciler) apiServiceRequests(ctx context.Context, object client.Object) []reconcile.Request {
-	requests := requestsFor(object.GetLabels()[v1alpha1.LabelBackend])
-	return append(requests, r.otherBackends(ctx, object)...)
-}
-
-// otherBackends returns all backends; the queue drops duplicates.
-func (r *Reconciler) otherBackends(ctx context.Context, _ client.Object) []reconcile.Request {
-	return r.backendsWhere(ctx, func(*v1alpha1.MetricsBackend) bool { return true })
-}
-
-// backendsIn returns the backends that use the namespace.
-func (r *Reconciler) backendsIn(ctx context.Context, namespace client.Object) []reconcile.Request {
-	return r.backendsWhere(ctx, func(backend *v1alpha1.MetricsBackend) bool {
-		existing := backend.Spec.Existing
-		return backend.Status.Installation.Namespace == namespace.GetName() || cmp.Or(backend.Spec.Namespace, r.Namespace) == namespace.GetName() || existing != nil && existing.Service.Namespace == namespace.GetName()
+// backendsHandler maps an object to the backends that match; the queue drops duplicates.
+func (r *Reconciler) backendsHandler(match func(client.Object, *v1alpha1.MetricsBackend) bool) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
+		var list v1alpha1.MetricsBackendList
+		if err := r.Client.List(ctx, &list); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot list MetricsBackends to look at after an event")
+			return nil
+		}
+		var requests []reconcile.Request
+		for i := range list.Items {
+			if match(object, &list.Items[i]) {
+				requests = append(requests, requestsFor(list.Items[i].Name)...)
+			}
+		}
+		return requests
 	})
 }
 
-func (r *Reconciler) backendsWhere(ctx context.Context, match func(*v1alpha1.MetricsBackend) bool) []reconcile.Request {
-	var list v1alpha1.MetricsBackendList
-	if err := r.Client.List(ctx, &list); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Cannot list MetricsBackends to look at after an event")
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range list.Items {
-		if match(&list.Items[i]) {
-			requests = append(requests, requestsFor(list.Items[i].Name)...)
-		}
-	}
-	return requests
+func anyBackend(client.Object, *v1alpha1.MetricsBackend) bool { return true }
+
+// uses reports whether a backend uses the namespace.
+func (r *Reconciler) uses(namespace client.Object, backend *v1alpha1.MetricsBackend) bool {
+	existing := ptr.Deref(backend.Spec.Existing, v1alpha1.ExistingSpec{}).Service.Namespace
+	used := []string{backend.Status.Installation.Namespace, cmp.Or(backend.Spec.Namespace, r.Namespace), existing}
+	return slices.Contains(used, namespace.GetName())
 }
 
 func requestsFor(backend string) []reconcile.Request {

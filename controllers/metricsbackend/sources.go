@@ -15,14 +15,6 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/reports"
 )
 
-// reportsInput is what reports are evaluated against.
-func (s *reconcileState) reportsInput() *reports.Input {
-	return &reports.Input{
-		Backend: s.backend.Name, Generation: s.backend.Generation, Spec: s.spec, Serving: s.serving,
-		Stored: &s.storedStatus, Now: s.now, Streaks: s.history.reports,
-	}
-}
-
 // sources summarizes the reports of the ready pods about kubelets, spec.sources and
 // rules.
 func (r *Reconciler) sources(_ context.Context, s *reconcileState) error {
@@ -37,7 +29,11 @@ func (r *Reconciler) sources(_ context.Context, s *reconcileState) error {
 		}
 		return nil
 	}
-	in, all := s.reportsInput(), s.sourceReports()
+	in := &reports.Input{
+		Backend: s.backend.Name, Generation: s.backend.Generation, Spec: s.spec, Serving: s.serving,
+		Stored: &s.storedStatus, Now: s.now, Streaks: s.history.reports,
+	}
+	all := s.sourceReports()
 	if len(all) == 0 {
 		for _, kind := range both {
 			if s.probed.transient && s.wasTrue(kind) {
@@ -52,18 +48,21 @@ func (r *Reconciler) sources(_ context.Context, s *reconcileState) error {
 		return nil
 	}
 	status.KubeletsVerified = status.KubeletsVerified || slices.ContainsFunc(all, func(r *v1alpha1.SourceReport) bool { return r.Kubelets.Verified > 0 })
-	if late := s.podWithOldSettings(); late != "" {
+	if p := find(s.rollout.pods.ready(), func(p pod) bool {
+		return p.answer != nil && p.answer.Sources != nil && p.answer.Sources.ObservedGeneration < s.backend.Generation
+	}); p.Pod != nil {
+		late := fmt.Sprintf("pod %s does not use the settings of generation %d yet", p.Name, s.backend.Generation)
 		reports.ForgetKubelets(s.history.reports)
 		s.setSourcesHealthy(reports.Result{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonProgressing, Message: late})
 		if in.HasRules() {
 			s.setCondition(v1alpha1.ConditionRulesReady, metav1.ConditionUnknown, v1alpha1.ReasonProgressing, late)
-			return nil
+		} else {
+			s.setRulesReady(in.Rules(all))
 		}
-		s.setRulesReady(in.Rules(all))
 		return nil
 	}
 	var parts []reports.Result
-	if s.scrapesKubelets() {
+	if rm := s.spec.ResourceMetrics; rm != nil && rm.Rules == nil { // they come from kubelets
 		parts = append(parts, in.Kubelets(all))
 	}
 	status.Sources = nil
@@ -83,11 +82,6 @@ func (s *reconcileState) setRulesReady(result reports.Result, unhealthy reports.
 	s.setCondition(v1alpha1.ConditionRulesReady, result.Status, result.Reason, result.Message)
 }
 
-// scrapesKubelets reports whether resource metrics come from kubelets.
-func (s *reconcileState) scrapesKubelets() bool {
-	return s.spec.ResourceMetrics != nil && s.spec.ResourceMetrics.Rules == nil
-}
-
 // sourceReports returns the reports of the ready pods, in the order of pods.
 func (s *reconcileState) sourceReports() []*v1alpha1.SourceReport {
 	var reports []*v1alpha1.SourceReport
@@ -97,17 +91,6 @@ func (s *reconcileState) sourceReports() []*v1alpha1.SourceReport {
 		}
 	}
 	return reports
-}
-
-// podWithOldSettings describes the first pod that does not use the current settings yet,
-// or returns "".
-func (s *reconcileState) podWithOldSettings() string {
-	for _, p := range s.rollout.pods.ready() {
-		if p.answer != nil && p.answer.Sources != nil && p.answer.Sources.ObservedGeneration < s.backend.Generation {
-			return fmt.Sprintf("pod %s does not use the settings of generation %d yet", p.Name, s.backend.Generation)
-		}
-	}
-	return ""
 }
 
 // setSourcesHealthy merges the results: False wins over Unknown, and that over True.

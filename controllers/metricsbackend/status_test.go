@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -169,6 +170,13 @@ func TestStableMessage(t *testing.T) {
 	}
 }
 
+// eventFunc is an EventRecorder.
+type eventFunc func(related runtime.Object, kind, reason, action, note string)
+
+func (f eventFunc) Eventf(_, related runtime.Object, kind, reason, action, note string, args ...any) {
+	f(related, kind, reason, action, fmt.Sprintf(note, args...))
+}
+
 func TestTransitions(t *testing.T) {
 	t.Parallel()
 	status := func(state v1alpha1.APIServiceState, conditions ...metav1.Condition) *v1alpha1.MetricsBackendStatus {
@@ -211,12 +219,18 @@ func TestTransitions(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, e := range transitions(tc.before, tc.after) {
-				got = append(got, e.kind+" "+e.reason+" "+e.apiService)
-				if e.note == "" || e.action == "" {
-					t.Errorf("%s has no note or action", e.reason)
+			record := func(related runtime.Object, kind, reason, action, note string) {
+				name := ""
+				if service, ok := related.(*apiregistrationv1.APIService); ok {
+					name = service.Name
+				}
+				got = append(got, kind+" "+reason+" "+name)
+				if note == "" || action == "" {
+					t.Errorf("%s has no note or action", reason)
 				}
 			}
+			r := &Reconciler{Options: Options{Events: eventFunc(record)}}
+			r.recordTransitions(&reconcileState{backend: &v1alpha1.MetricsBackend{Status: *tc.after}, storedStatus: *tc.before})
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

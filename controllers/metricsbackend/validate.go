@@ -11,11 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
@@ -25,8 +24,11 @@ func (r *Reconciler) validate(ctx context.Context, s *reconcileState) error {
 	if err := r.validateNamespace(ctx, s); err != nil {
 		return err
 	}
-	if err := validateSpec(s); err != nil {
-		return err
+	// Serving only logs what it rejects, and keeps its settings.
+	if errs := v1alpha1.Validate(&s.spec); len(errs) > 0 {
+		return newStalledError(v1alpha1.ReasonInvalid,
+			"serving cannot use the spec and keeps the settings before it: correct it with kubectl edit metricsbackend %s: %s",
+			s.backend.Name, errs.ToAggregate())
 	}
 	if !s.deploys() {
 		return validateExisting(s)
@@ -42,17 +44,6 @@ func validateExisting(s *reconcileState) error {
 	}
 	if errs := v1alpha1.ValidateExisting(s.spec.Existing); len(errs) > 0 {
 		return newStalledError(v1alpha1.ReasonInvalid, "correct the spec with kubectl edit metricsbackend %s: %s", s.backend.Name, errs.ToAggregate())
-	}
-	return nil
-}
-
-// validateSpec rejects specs that serving rejects. Serving only logs that, and keeps its
-// settings.
-func validateSpec(s *reconcileState) error {
-	if errs := v1alpha1.Validate(&s.spec); len(errs) > 0 {
-		return newStalledError(v1alpha1.ReasonInvalid,
-			"serving cannot use the spec and keeps the settings before it: correct it with kubectl edit metricsbackend %s: %s",
-			s.backend.Name, errs.ToAggregate())
 	}
 	return nil
 }
@@ -88,7 +79,7 @@ func (r *Reconciler) validateNamespace(ctx context.Context, s *reconcileState) e
 // cache: one that starts with a list of a kube-apiserver that is behind lacks a new namespace, and all
 // versions would be retired.
 func (r *Reconciler) readNamespace(ctx context.Context, name string) (exists, ends bool, err error) {
-	namespace := metadata(namespaceKind)
+	namespace := inventory.Prototype(namespaceKind)
 	err = r.APIReader.Get(ctx, client.ObjectKey{Name: name}, namespace)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -96,7 +87,7 @@ func (r *Reconciler) readNamespace(ctx context.Context, name string) (exists, en
 	case err != nil:
 		return false, false, fmt.Errorf("get namespace %s: %w", name, err)
 	}
-	return true, namespace.DeletionTimestamp != nil, nil
+	return true, namespace.GetDeletionTimestamp() != nil, nil
 }
 
 // setNamespaceGone retires what our pods serve. Versions served from other namespaces
@@ -116,14 +107,15 @@ func terminatingMessage(namespace string) string {
 // rollout waits, and what kube-apiserver would only tell clients of custom metrics.
 func (r *Reconciler) validateReferences(ctx context.Context, s *reconcileState) error {
 	if s.backend.Serves(manifests.CustomMetricsGroup) {
-		err := r.APIReader.Get(ctx, client.ObjectKey{Name: manifests.ObjectsRole}, metadata(rbacv1.SchemeGroupVersion.WithKind("ClusterRole")))
+		role := inventory.Prototype(rbacv1.SchemeGroupVersion.WithKind("ClusterRole"))
+		err := r.APIReader.Get(ctx, client.ObjectKey{Name: manifests.ObjectsRole}, role)
 		if s.serving.ObjectsRoleMissing = apierrors.IsNotFound(err); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("get ClusterRole %s: %w", manifests.ObjectsRole, err)
 		}
 	}
 	for _, reference := range s.spec.Serving.ImagePullSecrets {
 		key := client.ObjectKey{Namespace: s.serving.Namespace, Name: reference.Name}
-		err := r.APIReader.Get(ctx, key, metadata(corev1.SchemeGroupVersion.WithKind("Secret")))
+		err := r.APIReader.Get(ctx, key, inventory.Prototype(corev1.SchemeGroupVersion.WithKind("Secret")))
 		switch {
 		case apierrors.IsNotFound(err):
 			return newStalledError(v1alpha1.ReasonSecretMissing,
@@ -133,10 +125,4 @@ func (r *Reconciler) validateReferences(ctx context.Context, s *reconcileState) 
 		}
 	}
 	return nil
-}
-
-func metadata(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(kind)
-	return object
 }

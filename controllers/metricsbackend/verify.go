@@ -4,6 +4,7 @@
 package metricsbackend
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/adoption"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 )
 
@@ -35,7 +37,7 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 		live := s.registered[apiServiceName(gv)]
 		if live == nil {
 			d := defect{gv, v1alpha1.ReasonDependencyNotReady, "is not registered yet"}
-			if c := s.conflict(apiServiceName(gv)); c != nil && c.reason == v1alpha1.ReasonNotOwned {
+			if c := s.conflict(gv); c.reason == v1alpha1.ReasonNotOwned {
 				d = defect{gv, c.reason, "is not served by this backend: see Stalled"}
 			}
 			broken = append(broken, d)
@@ -51,7 +53,7 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 			case err != nil:
 				return err
 			case reverted:
-				broken = append(broken, defect{gv, s.conflict(live.Name).reason, "is not served by this backend any more: see Stalled"})
+				broken = append(broken, defect{gv, s.conflict(gv).reason, "is not served by this backend any more: see Stalled"})
 				continue
 			}
 		}
@@ -66,11 +68,7 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 			broken = append(broken, defect{gv, v1alpha1.ReasonRetiring, "is being removed from discovery"})
 		default:
 			available = append(available, gv)
-			message := lifecycle.AdoptedFrom(live)
-			if c := s.conflict(live.Name); c != nil {
-				message = c.message
-			}
-			s.setVersionState(gv, s.stateOf(live, true), message)
+			s.setVersionState(gv, s.stateOf(live, true), cmp.Or(s.conflict(gv).message, lifecycle.AdoptedFrom(live)))
 		}
 	}
 	s.backend.Status.RegisteredVersions = strings.Join(shortVersions(available), ", ")
@@ -79,7 +77,12 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 		s.setCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonDependencyNotReady,
 			"no version can be registered: see Ready for the reason")
 	case len(broken) > 0:
-		s.setCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, worstReason(broken), describeDefects(broken)+s.connectionHint())
+		// The reason of the first failure, or else of the first defect.
+		failure := find(broken, func(d defect) bool {
+			return readyStatusFor(metav1.Condition{Reason: d.reason}) == metav1.ConditionFalse
+		})
+		s.setCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, cmp.Or(failure, broken[0]).reason,
+			describeDefects(broken)+s.connectionHint())
 	default:
 		s.setCondition(v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonSucceeded,
 			describeAvailable(available))
@@ -87,20 +90,10 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 	return nil
 }
 
-// defect is why a version is not available.
+// defect is why a version is not available, or cannot be registered although it is ready.
 type defect struct {
 	gv              schema.GroupVersion
 	reason, message string
-}
-
-// worstReason returns the reason of the first failure, or else of the first defect.
-func worstReason(defects []defect) string {
-	for _, d := range defects {
-		if readyStatusFor(metav1.Condition{Reason: d.reason}) == metav1.ConditionFalse {
-			return d.reason
-		}
-	}
-	return defects[0].reason
 }
 
 func describeDefects(defects []defect) string {
@@ -130,14 +123,18 @@ func (r *Reconciler) requestDefect(ctx context.Context, s *reconcileState, gv sc
 		ctx, cancel = context.WithTimeout(ctx, adoptionTimeout)
 		defer cancel()
 	}
-	if gv.Group != manifests.ResourceMetricsGroup {
-		return r.discoveryDefect(ctx, gv)
-	}
 	maxAge := v1alpha1.DefaultMaxAge
 	if rm := s.spec.ResourceMetrics; rm != nil { // none while versions are kept for their clients
 		maxAge = rm.MaxAge.Duration
 	}
-	fresh, err := r.Aggregator.FreshNodeSample(ctx, gv, s.now.Add(-maxAge))
+	fresh := true
+	var err error
+	if gv.Group == manifests.ResourceMetricsGroup {
+		fresh, err = r.Aggregator.FreshNodeSample(ctx, gv, s.now.Add(-maxAge))
+	} else {
+		// SourcesHealthy reports which metrics exist.
+		err = r.Aggregator.Discovers(ctx, gv)
+	}
 	switch {
 	case err != nil:
 		klog.FromContext(ctx).Info("A request through kube-apiserver failed", "apiService", apiServiceName(gv), "err", err)
@@ -149,34 +146,19 @@ func (r *Reconciler) requestDefect(ctx context.Context, s *reconcileState, gv sc
 	return nil
 }
 
-// discoveryDefect returns why a version of custom or external metrics is not available:
-// its discovery does not answer. SourcesHealthy reports which metrics exist.
-func (r *Reconciler) discoveryDefect(ctx context.Context, gv schema.GroupVersion) *defect {
-	err := r.Aggregator.Discovers(ctx, gv)
-	if err == nil {
-		return nil
-	}
-	klog.FromContext(ctx).Info("Discovery through kube-apiserver failed", "apiService", apiServiceName(gv), "err", err)
-	return &defect{gv, v1alpha1.ReasonRequestFailed, "does not answer through kube-apiserver: " + stableErrorMessage(err)}
-}
-
 // describeAvailable describes what was verified.
 func describeAvailable(versions []schema.GroupVersion) string {
-	var sampled, discovered []string
-	for _, gv := range versions {
-		if gv.Group == manifests.ResourceMetricsGroup {
-			sampled = append(sampled, shortVersion(gv))
-		} else {
-			discovered = append(discovered, shortVersion(gv))
+	var parts []string
+	add := func(answer string, others bool) {
+		those := slices.DeleteFunc(slices.Clone(versions), func(gv schema.GroupVersion) bool {
+			return others == (gv.Group == manifests.ResourceMetricsGroup)
+		})
+		if len(those) > 0 {
+			parts = append(parts, strings.Join(shortVersions(those), " and ")+answer)
 		}
 	}
-	var parts []string
-	if len(sampled) > 0 {
-		parts = append(parts, strings.Join(sampled, " and ")+" answer with fresh samples")
-	}
-	if len(discovered) > 0 {
-		parts = append(parts, strings.Join(discovered, " and ")+" answer")
-	}
+	add(" answer with fresh samples", false)
+	add(" answer", true)
 	return strings.Join(parts, "; ") + " through kube-apiserver"
 }
 
@@ -184,11 +166,8 @@ func describeAvailable(versions []schema.GroupVersion) string {
 // that it cannot reach the endpoints.
 func (s *reconcileState) connectionHint() string {
 	for _, gv := range s.expected() {
-		if live := s.registered[apiServiceName(gv)]; live != nil {
-			c := helper.GetAPIServiceConditionByType(live, apiregistrationv1.Available)
-			if c != nil && c.Status != apiregistrationv1.ConditionTrue && v1alpha1.IsUnreachable(c.Reason, c.Message) {
-				return ". " + s.requiredConnections()
-			}
+		if c := adoption.Unavailable(s.registered[apiServiceName(gv)]); c != nil && v1alpha1.IsUnreachable(c.Reason, c.Message) {
+			return ". " + s.requiredConnections()
 		}
 	}
 	return ""
@@ -220,12 +199,9 @@ func (s *reconcileState) stateOf(service *apiregistrationv1.APIService, answers 
 // does not list in its discovery. One that cannot be queried does not count: it may be
 // down and have no clients.
 func (r *Reconciler) missingFromDiscovery(ctx context.Context, s *reconcileState) map[schema.GroupVersion]*defect {
-	var versions []schema.GroupVersion
-	for _, gv := range s.versions.desired {
-		if s.registered[apiServiceName(gv)] != nil && !s.isRetiring(gv) {
-			versions = append(versions, gv)
-		}
-	}
+	versions := slices.DeleteFunc(slices.Clone(s.versions.desired), func(gv schema.GroupVersion) bool {
+		return s.registered[apiServiceName(gv)] == nil || s.isRetiring(gv)
+	})
 	if len(versions) == 0 {
 		return nil
 	}

@@ -20,6 +20,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
 var (
@@ -365,11 +367,11 @@ func TestCheckProvided(t *testing.T) {
 		return good(func(d map[string][]byte) { d[key] = value })
 	}
 	cases := map[string]struct {
-		data  map[string][]byte
-		name  string
-		at    time.Duration
-		want  string
-		cause Cause
+		data   map[string][]byte
+		name   string
+		at     time.Duration
+		want   string
+		reason string
 	}{
 		"good":                      {data: good(func(map[string][]byte) {})},
 		"two authorities":           {data: with("ca.crt", append(append([]byte{}, other.Certificate...), authority.Certificate...))},
@@ -379,12 +381,12 @@ func TestCheckProvided(t *testing.T) {
 		"authority is rubbish":      {data: with("ca.crt", []byte("rubbish")), want: "ca.crt holds no certificate"},
 		"certificate is rubbish":    {data: with("tls.crt", []byte("rubbish")), want: "tls.crt holds no certificate"},
 		"certificate is DER":        {data: with("tls.crt", certificate(t, leaf).Raw), want: "tls.crt holds no certificate"},
-		"key is rubbish":            {data: with("tls.key", []byte("rubbish")), want: "cannot be used together", cause: Mismatch},
-		"another key":               {data: with("tls.key", other.Key), want: "private key does not match", cause: Mismatch},
-		"another authority":         {data: with("ca.crt", other.Certificate), want: "ca.crt does not verify tls.crt", cause: Mismatch},
-		"another name":              {data: good(func(map[string][]byte) {}), name: "else.ns.svc", want: "tls.crt is not for else.ns.svc", cause: Mismatch},
-		"expired":                   {data: good(func(map[string][]byte) {}), at: LeafLifetime + time.Hour, want: "tls.crt expired on 2027-01-30", cause: Expired},
-		"not valid yet":             {data: good(func(map[string][]byte) {}), at: -backdate - time.Hour, want: "not valid before", cause: Expired},
+		"key is rubbish":            {data: with("tls.key", []byte("rubbish")), want: "cannot be used together", reason: v1alpha1.ReasonCertificateMismatch},
+		"another key":               {data: with("tls.key", other.Key), want: "private key does not match", reason: v1alpha1.ReasonCertificateMismatch},
+		"another authority":         {data: with("ca.crt", other.Certificate), want: "ca.crt does not verify tls.crt", reason: v1alpha1.ReasonCertificateMismatch},
+		"another name":              {data: good(func(map[string][]byte) {}), name: "else.ns.svc", want: "tls.crt is not for else.ns.svc", reason: v1alpha1.ReasonCertificateMismatch},
+		"expired":                   {data: good(func(map[string][]byte) {}), at: LeafLifetime + time.Hour, want: "tls.crt expired on 2027-01-30", reason: v1alpha1.ReasonCertificateExpired},
+		"not valid yet":             {data: good(func(map[string][]byte) {}), at: -backdate - time.Hour, want: "not valid before", reason: v1alpha1.ReasonCertificateExpired},
 		"the leaf as its authority": {data: with("ca.crt", leaf.Certificate)},
 	}
 	for name, tc := range cases {
@@ -399,8 +401,11 @@ func TestCheckProvided(t *testing.T) {
 				return
 			}
 			checkError(t, got, tc.want)
-			if got.Cause != tc.cause {
-				t.Errorf("cause %d, want %d", got.Cause, tc.cause)
+			if tc.reason == "" {
+				tc.reason = v1alpha1.ReasonCertificateInvalid
+			}
+			if got.Reason != tc.reason {
+				t.Errorf("reason %s, want %s", got.Reason, tc.reason)
 			}
 			if strings.Contains(got.Error(), "PRIVATE") || strings.Contains(got.Error(), string(leaf.Key)) {
 				t.Error("the message holds a key")
@@ -424,7 +429,7 @@ func TestIntermediate(t *testing.T) {
 		t.Error("the root is not in use")
 	}
 	data["tls.crt"] = leaf.Certificate
-	if err := issuer.CheckProvided(data, names[0]); err == nil || err.Cause != Mismatch {
+	if err := issuer.CheckProvided(data, names[0]); err == nil || err.Reason != v1alpha1.ReasonCertificateMismatch {
 		t.Errorf("without the intermediate: %v", err)
 	}
 }

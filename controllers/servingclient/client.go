@@ -10,11 +10,21 @@ import (
 	"cmp"
 	"context"
 	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
 	"net"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/metrics/pkg/apis/custom_metrics"
+	"k8s.io/metrics/pkg/apis/external_metrics"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -123,24 +133,16 @@ func (c *Client) Read(ctx context.Context, pod Pod, path string, query url.Value
 		return err
 	}
 	defer s.http.CloseIdleConnections()
-	found, err := s.get(ctx, path, query.Encode(), into)
-	if err == nil && !found {
-		err = noReport(path)
-	}
-	return err
+	return s.read(ctx, path, query.Encode(), into)
 }
 
 // report reads a report from path.
 func report[T any](ctx context.Context, s *session, path string) (*T, error) {
-	var into T
-	found, err := s.get(ctx, path, "", &into)
-	if err == nil && !found {
-		err = noReport(path)
-	}
-	if err != nil {
+	into := new(T)
+	if err := s.read(ctx, path, "", into); err != nil {
 		return nil, err
 	}
-	return &into, nil
+	return into, nil
 }
 
 // fail records that a version is served and the error of its request.
@@ -150,4 +152,132 @@ func (a *Answer) fail(version schema.GroupVersion, err error) {
 		a.Failing = map[schema.GroupVersion]string{}
 	}
 	a.Failing[version] = err.Error()
+}
+
+// WithPods adds to a message how many of all serving pods report it, unless all do.
+func WithPods(message string, n, all int) string {
+	if n >= all {
+		return message
+	}
+	return fmt.Sprintf("%s (as %d of %d serving pods see it)", strings.TrimRight(message, ". "), n, all)
+}
+
+// Clamp returns a number that a pod reported within the bounds of a status field.
+func Clamp(n int) int32 { return int32(min(max(n, 0), 1<<30)) } //nolint:gosec // bounded
+
+// listsMetrics reports whether discovery of a group lists the metrics that exist. There
+// may be none, and each is a query of its own, so that discovery is the only request that
+// can be made of such a group.
+func listsMetrics(group string) bool {
+	return group == custom_metrics.GroupName || group == external_metrics.GroupName
+}
+
+// discovers reports whether discovery has the version, with resources unless the group
+// lists metrics.
+func (s *session) discovers(ctx context.Context, version schema.GroupVersion) (bool, error) {
+	path := "/apis/" + version.String()
+	if !listsMetrics(version.Group) {
+		var resources metav1.APIResourceList
+		found, err := s.get(ctx, path, "", &resources)
+		return found && resources.GroupVersion == version.String() && len(resources.APIResources) > 0, err
+	}
+	body, found, err := s.open(ctx, path, "")
+	if err != nil || !found {
+		return false, err
+	}
+	defer func() { _ = body.Close() }()
+	fields, err := readFields(io.LimitReader(body, maxBody), "groupVersion")
+	if err != nil {
+		return false, &malformedError{path, err}
+	}
+	return fields["groupVersion"] == version.String(), nil
+}
+
+// probeVersions lists objects of each version that is in discovery, which goes on listing
+// a version whose requests fail, and records the results in answer. It returns the first
+// error, by version, that is not about the version: the pod cannot be reached any more,
+// does not authorize the operator, or is overloaded.
+func (s *session) probeVersions(ctx context.Context, answer *Answer) error {
+	var first error
+	byName := func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) }
+	for _, version := range slices.SortedFunc(maps.Keys(answer.Serves), byName) {
+		if !answer.Serves[version] || version.Group != "metrics.k8s.io" {
+			continue
+		}
+		found, err := s.probe(ctx, version)
+		if err == nil {
+			answer.Serves[version] = found
+			continue
+		}
+		answer.fail(version, err)
+		if first == nil && !isServerError(err) {
+			first = err
+		}
+	}
+	return first
+}
+
+// probe lists one node of a version, as the HPA controller and kubectl list them; it returns false
+// when the path does not exist.
+func (s *session) probe(ctx context.Context, version schema.GroupVersion) (bool, error) {
+	path := "/apis/" + version.String() + "/nodes"
+	body, found, err := s.open(ctx, path, "limit=1")
+	if err != nil || !found {
+		return false, err
+	}
+	defer func() { _ = body.Close() }()
+	if err := checkList(io.LimitReader(body, maxBody), version, "NodeMetricsList"); err != nil {
+		return true, &malformedError{path, err}
+	}
+	return true, nil
+}
+
+// checkList returns an error unless body is a list of kind. It reads no further than the
+// list's kind and apiVersion: an implementation that ignores limit returns every node.
+func checkList(body io.Reader, version schema.GroupVersion, kind string) error {
+	found, err := readFields(body, "kind", "apiVersion")
+	if err != nil {
+		return err
+	}
+	if found["kind"] != kind || found["apiVersion"] != version.String() {
+		return fmt.Errorf("it is %.100q of %.100q, not %s of %s", found["kind"], found["apiVersion"], kind, version)
+	}
+	return nil
+}
+
+// readFields returns the string fields of these names. It reads no further than the last
+// of them.
+func readFields(body io.Reader, names ...string) (map[string]string, error) {
+	decoder := json.NewDecoder(body)
+	start, err := decoder.Token()
+	if err != nil {
+		return nil, stableError(err)
+	}
+	if start != json.Delim('{') {
+		return nil, errors.New("it is no JSON object")
+	}
+	found := map[string]string{}
+	for len(found) < len(names) {
+		if !decoder.More() {
+			return nil, fmt.Errorf("not %s in it", strings.Join(names, " and "))
+		}
+		field, err := decoder.Token()
+		if err != nil {
+			return nil, stableError(err)
+		}
+		name, _ := field.(string)
+		if !slices.Contains(names, name) {
+			var skipped json.RawMessage
+			if err := decoder.Decode(&skipped); err != nil {
+				return nil, stableError(err)
+			}
+			continue
+		}
+		var value string
+		if err := decoder.Decode(&value); err != nil {
+			return nil, stableError(err)
+		}
+		found[name] = value
+	}
+	return found, nil
 }

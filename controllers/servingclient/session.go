@@ -110,6 +110,15 @@ func noReport(path string) error {
 	return fmt.Errorf("ask %s: %w", path, &statusError{http.StatusNotFound, "404 Not Found"})
 }
 
+// read is get for a path that must exist.
+func (s *session) read(ctx context.Context, path, query string, into any) error {
+	found, err := s.get(ctx, path, query, into)
+	if err == nil && !found {
+		err = noReport(path)
+	}
+	return err
+}
+
 // get decodes the JSON response of path; it returns false when the path does not exist.
 func (s *session) get(ctx context.Context, path, query string, into any) (bool, error) {
 	response, found, err := s.open(ctx, path, query)
@@ -162,28 +171,23 @@ func (s *session) open(ctx context.Context, path, query string) (io.ReadCloser, 
 // stableError removes from an error what differs between two equal failures, such as the
 // local port, since the error ends up in a condition.
 func stableError(err error) error {
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		return errTimeout
 	}
-	var unverified *tls.CertificateVerificationError
-	if errors.As(err, &unverified) {
+	if unverified, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return &UntrustedError{Chain: unverified.UnverifiedCertificates, Reason: untrustedReason(unverified.Err)}
 	}
-	var op *net.OpError
-	if errors.As(err, &op) {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return fmt.Errorf("%s: %w", op.Op, op.Err)
 	}
-	var address *url.Error
-	if errors.As(err, &address) {
+	if address, ok := errors.AsType[*url.Error](err); ok {
 		return address.Err
 	}
 	return err
 }
 
 func untrustedReason(err error) string {
-	var invalid x509.CertificateInvalidError
-	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
 		// The error holds the current time.
 		return "it, or its authority, has expired or is not valid yet"
 	}

@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
@@ -102,7 +103,8 @@ func (c *Checker) Check(ctx context.Context, in Input, state *State) (Result, er
 	case state.canarySince.IsZero():
 		return c.start(ctx, in, state)
 	case age < canaryLifetime:
-		if state.lastError = c.Requester.Answers(ctx, canaryPath(in.Serving.Backend)); state.lastError != nil {
+		path := fmt.Sprintf("/apis/%s/%s/%s/%s", v1alpha1.CanaryGroup, v1alpha1.CanaryVersion, v1alpha1.CanaryResource, in.Serving.Backend)
+		if state.lastError = c.Requester.Answers(ctx, path); state.lastError != nil {
 			return Result{RetryAfter: canaryPoll}, nil //nolint:nilerr // kept in state
 		}
 	}
@@ -182,33 +184,70 @@ func (c *Checker) delete(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
+// stopTimeout limits the work after SIGTERM.
+const stopTimeout = 5 * time.Second
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: only the leader registers
+// the canary API.
+func (c *Checker) NeedLeaderElection() bool { return true }
+
+// Start implements manager.Runnable. It deletes canary APIs that no reconciliation deletes,
+// since their process has ended, or their MetricsBackend is gone; and, when ctx ends, that
+// of this process.
+func (c *Checker) Start(ctx context.Context) error {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if err := c.sweep(ctx); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Cannot look for canary APIs that are left")
+		}
+	}, canaryLifetime)
+	own := c.own.Load()
+	if own == nil {
+		return nil
+	}
+	// ctx has ended: this has its own deadline.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if err := c.delete(ctx, *own); err != nil {
+		klog.FromContext(ctx).Error(err, "Delete APIServices with label "+v1alpha1.LabelCanary+" by hand: while they are unavailable, no namespace can be deleted")
+	}
+	return nil
+}
+
+// sweep deletes canary APIs whose time is over.
+func (c *Checker) sweep(ctx context.Context) error {
+	var list apiregistrationv1.APIServiceList
+	if err := c.APIReader.List(ctx, &list, client.HasLabels{v1alpha1.LabelCanary}); err != nil {
+		return fmt.Errorf("list APIServices: %w", err)
+	}
+	for i := range list.Items {
+		if canary := &list.Items[i]; c.Clock.Since(canary.CreationTimestamp.Time) >= canaryLifetime {
+			if err := c.delete(ctx, canary.UID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // ReadyzPath returns the path at which kube-apiserver proxies to /readyz of the Service
 // of serving pods. It does not pass the client's credentials on.
 func ReadyzPath(namespace, name string) string {
 	return fmt.Sprintf("/api/v1/namespaces/%s/services/https:%s:%s/proxy/readyz", namespace, name, manifests.PortName)
 }
 
-func canaryPath(backend string) string {
-	return fmt.Sprintf("/apis/%s/%s/%s/%s", v1alpha1.CanaryGroup, v1alpha1.CanaryVersion, v1alpha1.CanaryResource, backend)
-}
-
-// unavailable returns the aggregator's condition of an APIService, which may be nil, if it
+// Unavailable returns the aggregator's condition of an APIService, which may be nil, if it
 // is unavailable.
-func unavailable(service *apiregistrationv1.APIService) *apiregistrationv1.APIServiceCondition {
-	if service == nil {
+func Unavailable(service *apiregistrationv1.APIService) *apiregistrationv1.APIServiceCondition {
+	if service == nil || helper.IsAPIServiceConditionTrue(service, apiregistrationv1.Available) {
 		return nil
 	}
-	available := helper.GetAPIServiceConditionByType(service, apiregistrationv1.Available)
-	if available == nil || available.Status == apiregistrationv1.ConditionTrue {
-		return nil
-	}
-	return available
+	return helper.GetAPIServiceConditionByType(service, apiregistrationv1.Available)
 }
 
 // Describe returns the message of a request that failed, and what the aggregator says of
 // its APIService, which knows more than the client that it rejects. See StableMessage.
 func Describe(message string, service *apiregistrationv1.APIService) string {
-	if why := unavailable(service); why != nil {
+	if why := Unavailable(service); why != nil {
 		message += fmt.Sprintf(" (%s: %s)", why.Reason, why.Message)
 	}
 	return StableMessage(message)
@@ -227,7 +266,7 @@ func failure(in Input, err error) Failure {
 
 // isUnreachable reports whether a failed request may not have reached the pods.
 func isUnreachable(err error, canary *apiregistrationv1.APIService) bool {
-	if why := unavailable(canary); why != nil {
+	if why := Unavailable(canary); why != nil {
 		return v1alpha1.IsUnreachable(why.Reason, why.Message)
 	}
 	var answer apierrors.APIStatus

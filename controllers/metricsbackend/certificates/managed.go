@@ -13,23 +13,9 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
 )
 
-// authorities are the operator's own, without unusable ones.
-type authorities struct {
-	// current signs certificates, and every client trusts it.
-	current servingcert.KeyPair
-	// next replaces current once every client trusts it.
-	next servingcert.KeyPair
-	// rotated is the value of spec.serving.certificates.rotate that was last applied.
-	rotated string
-}
-
-func (a authorities) bundle() servingcert.Bundle {
-	return a.current.Authority().With(a.next.Authority())
-}
-
 // signedByUs reports whether pods mount a certificate of the current authority.
 func (c *Certificate) signedByUs() bool {
-	authority := c.authorities.current.Authority()
+	authority := c.authorities.Current.Authority()
 	return len(authority) > 0 && len(c.chain) > 0 && c.chain[0].CheckSignatureFrom(authority[0]) == nil
 }
 
@@ -41,7 +27,7 @@ func (c *Certificate) findAuthorities(ctx context.Context) error {
 	}
 	current := servingcert.Provided(secret.Data)
 	if why := c.r.Issuer.CheckAuthority(current); why == nil {
-		c.authorities.current = current
+		c.authorities.Current = current
 	} else if secret.Name != "" && len(current.Certificate) > 0 {
 		klog.FromContext(ctx).Info("The certificate authority cannot be used", "secret", secret.Name, "why", why.Error())
 	}
@@ -50,9 +36,9 @@ func (c *Certificate) findAuthorities(ctx context.Context) error {
 		Key:         secret.Data[v1alpha1.SecretKeyNextPrivateKey],
 	}
 	if c.r.Issuer.CheckAuthority(next) == nil {
-		c.authorities.next = next
+		c.authorities.Next = next
 	}
-	c.authorities.rotated = secret.Annotations[v1alpha1.AnnotationRotated]
+	c.authorities.Rotated = secret.Annotations[v1alpha1.AnnotationRotated]
 	return nil
 }
 
@@ -63,7 +49,7 @@ func (c *Certificate) loadManaged(ctx context.Context) error {
 			return err
 		}
 	}
-	c.wanted = c.authorities.bundle()
+	c.wanted = c.authorities.Current.Authority().With(c.authorities.Next.Authority())
 	if len(c.wanted) == 0 {
 		c.wanted = c.trusted
 	}
@@ -78,11 +64,11 @@ func (c *Certificate) ensureAuthorities(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		known.rotated = c.in.Serving.Spec.Certificates.Rotate
+		known.Rotated = c.in.Serving.Spec.Certificates.Rotate
 		if len(c.in.APIServices) == 0 && c.chain == nil {
-			known.current = made // there are no clients yet
+			known.Current = made // there are no clients yet
 		} else {
-			known.next = made
+			known.Next = made
 		}
 	}
 	return c.storeAuthorities(ctx, *known)
@@ -92,47 +78,42 @@ func (c *Certificate) ensureAuthorities(ctx context.Context) error {
 // overlap: until one is finished, the old authority may be in use.
 func (c *Certificate) rotationDue() string {
 	known, requested := c.authorities, c.in.Serving.Spec.Certificates.Rotate
-	current := known.current.Authority()
+	current := known.Current.Authority()
 	switch {
-	case len(known.next.Authority()) > 0:
+	case len(known.Next.Authority()) > 0:
 		return ""
 	case len(current) == 0:
 		return "there is none that can be used"
 	case !c.trusted.Equal(current) || !c.signedByUs():
 		return ""
-	case requested != "" && requested != known.rotated:
+	case requested != "" && requested != known.Rotated:
 		return "spec.serving.certificates.rotate changed"
 	}
-	if why := c.r.Issuer.CheckAuthorityAge(known.current); why != nil {
+	if why := c.r.Issuer.CheckAuthorityAge(known.Current); why != nil {
 		return why.Error()
 	}
 	return ""
 }
 
-func (c *Certificate) storeAuthorities(ctx context.Context, a authorities) error {
-	_, err := c.r.Applier.Apply(ctx, c.in.Serving.Backend, manifests.CASecret(c.in.Serving, manifests.Authorities{
-		Certificate: a.current.Certificate, Key: a.current.Key,
-		NextCertificate: a.next.Certificate, NextKey: a.next.Key,
-		Rotated: a.rotated,
-	}))
+func (c *Certificate) storeAuthorities(ctx context.Context, a manifests.Authorities) error {
+	_, err := c.r.Applier.Apply(ctx, c.in.Serving.Backend, manifests.CASecret(c.in.Serving, a))
 	return err
 }
 
 // promoteNext makes the next authority the current one, once clients trust it.
 func (c *Certificate) promoteNext(ctx context.Context) error {
-	next := c.authorities.next
+	next := c.authorities.Next
 	if len(next.Authority()) == 0 {
 		return nil
 	}
 	if c.waiting = c.untrustedReason(ctx, next.Authority()); c.waiting != "" {
 		return nil
 	}
-	promoted := authorities{current: next, rotated: c.authorities.rotated}
+	promoted := manifests.Authorities{Current: next, Rotated: c.authorities.Rotated}
 	if err := c.storeAuthorities(ctx, promoted); err != nil {
 		return err
 	}
 	klog.FromContext(ctx).Info("Every kube-apiserver trusts the new certificate authority", "secret", c.in.Serving.CASecretName())
-	c.authorities = promoted
-	c.wanted = promoted.bundle()
+	c.authorities, c.wanted = promoted, next.Authority()
 	return nil
 }

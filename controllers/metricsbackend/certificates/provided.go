@@ -4,15 +4,23 @@
 package certificates
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
+	"github.com/metricsbackend/metrics-backend-operator/internal/debounce"
 )
 
 // loadProvided reads the certificate of cert-manager or the user. While it is unusable,
@@ -22,7 +30,7 @@ func (c *Certificate) loadProvided(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.unusable = unusable; c.unusable == nil {
+	if c.unusable = unusable; unusable == nil {
 		c.unusable = c.checkProvided(secret)
 	}
 	if c.unusable != nil {
@@ -35,14 +43,14 @@ func (c *Certificate) loadProvided(ctx context.Context) error {
 	return nil
 }
 
-func (c *Certificate) providedSecret(ctx context.Context) (*corev1.Secret, *UnusableError, error) {
+func (c *Certificate) providedSecret(ctx context.Context) (*corev1.Secret, *servingcert.UnusableError, error) {
 	if c.mode() == v1alpha1.CertificatesCertManager {
 		return c.issuedSecret(ctx)
 	}
 	serving := c.in.Serving
 	name := serving.Spec.Certificates.Secret.Name
 	if name == serving.TLSSecretName() || name == serving.CASecretName() || name == serving.IssuedSecretName() {
-		return nil, &UnusableError{Reason: v1alpha1.ReasonInvalid, Message: fmt.Sprintf(
+		return nil, &servingcert.UnusableError{Reason: v1alpha1.ReasonInvalid, Message: fmt.Sprintf(
 			"Secret %s of spec.serving.certificates.secret is the operator's own: give yours another name", name)}, nil
 	}
 	key := client.ObjectKey{Namespace: serving.Namespace, Name: name}
@@ -50,7 +58,7 @@ func (c *Certificate) providedSecret(ctx context.Context) (*corev1.Secret, *Unus
 	err := c.r.APIReader.Get(ctx, key, secret)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, &UnusableError{Reason: v1alpha1.ReasonSecretMissing, Message: fmt.Sprintf(
+		return nil, &servingcert.UnusableError{Reason: v1alpha1.ReasonSecretMissing, Message: fmt.Sprintf(
 			"Secret %s of spec.serving.certificates.secret does not exist: create it", key)}, nil
 	case err != nil:
 		return nil, nil, fmt.Errorf("get Secret %s of spec.serving.certificates: %w", key, err)
@@ -59,23 +67,132 @@ func (c *Certificate) providedSecret(ctx context.Context) (*corev1.Secret, *Unus
 }
 
 // checkProvided returns why the certificate in the Secret is unusable, or nil.
-func (c *Certificate) checkProvided(secret *corev1.Secret) *UnusableError {
+func (c *Certificate) checkProvided(secret *corev1.Secret) *servingcert.UnusableError {
 	unusable := c.r.Issuer.CheckProvided(secret.Data, c.in.Serving.ServerName())
 	if unusable == nil {
 		return nil
-	}
-	reason := v1alpha1.ReasonCertificateInvalid
-	switch unusable.Cause {
-	case servingcert.Expired:
-		reason = v1alpha1.ReasonCertificateExpired
-	case servingcert.Mismatch:
-		reason = v1alpha1.ReasonCertificateMismatch
-	case servingcert.Damaged:
 	}
 	hint := ""
 	if c.mode() == v1alpha1.CertificatesCertManager && len(secret.Data[v1alpha1.SecretKeyCA]) == 0 {
 		hint = " (an issuer that gives no authority, as ACME does, cannot be used: take one of kind CA or Vault)"
 	}
-	return &UnusableError{Reason: reason, Message: fmt.Sprintf(
-		"the certificate in Secret %s/%s cannot be used: %v%s", secret.Namespace, secret.Name, unusable, hint)}
+	unusable.Message = fmt.Sprintf("the certificate in Secret %s/%s cannot be used: %v%s", secret.Namespace, secret.Name, unusable, hint)
+	return unusable
+}
+
+// issuedSecret requests a certificate from cert-manager and returns its Secret.
+func (c *Certificate) issuedSecret(ctx context.Context) (*corev1.Secret, *servingcert.UnusableError, error) {
+	serving := c.in.Serving
+	if !c.in.Blocked && c.in.Deploys {
+		_, err := c.r.Applier.Apply(ctx, serving.Backend, manifests.Certificate(serving, serving.Spec.Certificates.CertManager.IssuerRef))
+		switch {
+		case meta.IsNoMatchError(err):
+			return nil, &servingcert.UnusableError{Reason: v1alpha1.ReasonCertManagerMissing, Message: "cert-manager is not installed " +
+				"(there is no Certificate in API group cert-manager.io): install it, or choose another spec.serving.certificates.mode"}, nil
+		case err != nil:
+			return nil, nil, err
+		}
+		c.in.Streaks.Set(certificateApplied, true)
+		c.in.Streaks.Reset(certificateDeletionFailing)
+	}
+	secret, err := c.readSecret(ctx, serving.IssuedSecretName())
+	if err != nil {
+		return nil, nil, err
+	}
+	issuer := serving.Spec.Certificates.CertManager.IssuerRef
+	if secret.Name == "" || !issuedBy(secret, issuer) {
+		why, err := c.r.notIssued(ctx, serving)
+		return nil, &servingcert.UnusableError{Reason: v1alpha1.ReasonProgressing, Transient: true, Message: fmt.Sprintf(
+			"cert-manager has not issued the certificate of %s %s yet: kubectl describe -n %s certificate %s%s",
+			issuer.Kind, issuer.Name, serving.Namespace, serving.Name(), why)}, err
+	}
+	return secret, nil, nil
+}
+
+// Annotations in which cert-manager records the issuer of a certificate; all are empty for a temporary certificate.
+const (
+	issuerNameAnnotation  = "cert-manager.io/issuer-name"
+	issuerKindAnnotation  = "cert-manager.io/issuer-kind"
+	issuerGroupAnnotation = "cert-manager.io/issuer-group"
+)
+
+// issuedBy reports whether the certificate is of the issuer. After a change of the issuer, the Secret keeps the previous
+// certificate until the new one is issued.
+func issuedBy(secret *corev1.Secret, issuer v1alpha1.IssuerReference) bool {
+	name, recorded := secret.Annotations[issuerNameAnnotation]
+	return !recorded || name == issuer.Name &&
+		cmp.Or(secret.Annotations[issuerKindAnnotation], "Issuer") == cmp.Or(issuer.Kind, "Issuer") &&
+		cmp.Or(secret.Annotations[issuerGroupAnnotation], manifests.CertManagerGroup) == cmp.Or(issuer.Group, manifests.CertManagerGroup)
+}
+
+// notIssued returns the message of the Certificate's Ready condition.
+func (r *Reconciler) notIssued(ctx context.Context, serving manifests.Serving) (string, error) {
+	request := &unstructured.Unstructured{}
+	request.SetGroupVersionKind(manifests.CertificateKind)
+	err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: serving.Namespace, Name: serving.Name()}, request)
+	switch {
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("get Certificate %s: %w", serving.Name(), err)
+	}
+	conditions, _, _ := unstructured.NestedSlice(request.Object, "status", "conditions")
+	for _, c := range conditions {
+		if c, ok := c.(map[string]any); ok && c["type"] == "Ready" {
+			if message, ok := c["message"].(string); ok {
+				return ": " + message, nil
+			}
+		}
+	}
+	return "", nil
+}
+
+const (
+	// certificateDeletionGrace is how long errors of reading or deleting the Certificate block
+	// reconciliation and deletion: cert-manager's webhooks, or its kind, may be broken for ever.
+	certificateDeletionGrace = time.Minute
+	// certificateDeletionRetry is when the deletion is tried again after that.
+	certificateDeletionRetry = 5 * time.Minute
+)
+
+// DeleteCertManagerCertificate deletes our Certificate of cert-manager. Its kind may not exist, so it is not watched: the
+// read happens once in a process, and after each request. An error is returned for certificateDeletionGrace; afterwards
+// the Certificate stays until a later try succeeds, and the caller must keep what is returned: its Secret, which
+// cert-manager would issue again.
+func (r *Reconciler) DeleteCertManagerCertificate(ctx context.Context, serving manifests.Serving, streaks *debounce.Tracker[StateKey]) ([]manifests.Object, error) {
+	tried, failing := streaks.Get(certificateDeletionTried), streaks.Get(certificateDeletionFailing)
+	if tried.Count == 0 || streaks.Get(certificateApplied).Count > 0 || failing.Count > 0 && tried.Elapsed >= certificateDeletionRetry {
+		err := r.deleteCertificate(ctx, serving)
+		failing = streaks.Set(certificateDeletionFailing, err != nil)
+		switch {
+		case err != nil && failing.Elapsed < certificateDeletionGrace:
+			return nil, err
+		case err != nil:
+			klog.FromContext(ctx).Error(err, "Going on without the deletion of the Certificate of cert-manager, its Secret stays")
+		}
+		streaks.Reset(certificateApplied)
+		streaks.Reset(certificateDeletionTried)
+		streaks.Set(certificateDeletionTried, true)
+	}
+	if failing.Count > 0 {
+		return []manifests.Object{manifests.SecretOfOthers(serving, serving.IssuedSecretName())}, nil
+	}
+	return nil, nil
+}
+
+func (r *Reconciler) deleteCertificate(ctx context.Context, serving manifests.Serving) error {
+	request := inventory.Prototype(manifests.CertificateKind)
+	key := client.ObjectKey{Namespace: serving.Namespace, Name: serving.Name()}
+	err := r.APIReader.Get(ctx, key, request)
+	switch {
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+	case err != nil:
+		return fmt.Errorf("get Certificate %s: %w", key, err)
+	case request.GetLabels()[v1alpha1.LabelBackend] == serving.Backend && request.GetDeletionTimestamp() == nil:
+		err := r.Client.Delete(ctx, request, client.Preconditions{UID: new(request.GetUID())})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete Certificate %s: %w", key, err)
+		}
+	}
+	return nil
 }

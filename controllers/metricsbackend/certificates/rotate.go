@@ -30,7 +30,7 @@ type Pod struct {
 // Rotate replaces the certificate of deployed pods if it has to, and removes authorities
 // from CABundle that no pod needs any more. It returns why a provided certificate cannot
 // be used, if the user must act; everything that runs continues.
-func (c *Certificate) Rotate(ctx context.Context, pods []Pod, blocked bool) (*UnusableError, error) {
+func (c *Certificate) Rotate(ctx context.Context, pods []Pod, blocked bool) (*servingcert.UnusableError, error) {
 	if c.r == nil {
 		return nil, nil
 	}
@@ -44,7 +44,7 @@ func (c *Certificate) Rotate(ctx context.Context, pods []Pod, blocked bool) (*Un
 	if blocked || len(c.chain) == 0 {
 		return nil, nil
 	}
-	var stalled *UnusableError
+	var stalled *servingcert.UnusableError
 	if c.unusable != nil && !c.unusable.Transient {
 		stalled = c.unusable
 	}
@@ -76,7 +76,7 @@ func (c *Certificate) neededAuthorities(pods []Pod) servingcert.Bundle {
 	}
 	removed := c.trusted.Equal(c.wanted)
 	switch {
-	case c.waiting != "", len(c.authorities.next.Authority()) > 0:
+	case c.waiting != "", len(c.authorities.Next.Authority()) > 0:
 	case c.outdatedPod != "":
 		c.waiting = fmt.Sprintf("pod %s does not serve the new certificate yet: its kubelet brings it within about a minute and a half", c.outdatedPod)
 	case removed:
@@ -144,4 +144,67 @@ func (c *Certificate) verifiesNothing(service *apiregistrationv1.APIService, sam
 
 func trusts(service *apiregistrationv1.APIService, authorities servingcert.Bundle) bool {
 	return servingcert.ParseBundle(service.Spec.CABundle).Contains(authorities)
+}
+
+// replace replaces the mounted certificate if it has to, once clients trust the new
+// authority.
+func (c *Certificate) replace(ctx context.Context) error {
+	switch {
+	case c.in.NamespaceGone, c.in.Blocked && len(c.in.APIServices) == 0:
+		return nil // not needed now
+	case c.provided != nil:
+		return c.installProvided(ctx)
+	case c.unusable != nil && !c.signedByUs():
+		return nil
+	}
+	if err := c.promoteNext(ctx); err != nil {
+		return err
+	}
+	authority, serving := c.authorities.Current, c.in.Serving
+	if len(authority.Authority()) == 0 {
+		return nil
+	}
+	why := c.r.Issuer.CheckLeaf(c.served, authority, serving.DNSNames())
+	if why == nil {
+		return nil
+	}
+	if c.waiting = c.untrustedReason(ctx, authority.Authority()); c.waiting != "" {
+		return nil
+	}
+	klog.FromContext(ctx).Info("Issuing a serving certificate", "secret", serving.TLSSecretName(), "why", why.Error())
+	leaf, err := c.r.Issuer.Leaf(authority, serving.DNSNames())
+	if err != nil {
+		return err
+	}
+	return c.install(ctx, leaf)
+}
+
+// installProvided is replace for a provided certificate.
+func (c *Certificate) installProvided(ctx context.Context) error {
+	if c.provided.Equal(c.served) {
+		return nil
+	}
+	chain, err := c.provided.Chain()
+	if err != nil {
+		return err
+	}
+	if c.waiting = c.untrustedReason(ctx, c.r.Issuer.InUse(c.wanted, chain)); c.waiting != "" {
+		return nil
+	}
+	klog.FromContext(ctx).Info("Taking over a serving certificate", "secret", c.in.Serving.TLSSecretName(), "mode", c.mode())
+	return c.install(ctx, *c.provided)
+}
+
+// install mounts a certificate whose authority clients trust.
+func (c *Certificate) install(ctx context.Context, pair servingcert.KeyPair) error {
+	chain, err := pair.Chain()
+	if err != nil {
+		return fmt.Errorf("use the new serving certificate: %w", err)
+	}
+	if err := c.mount(ctx, pair, c.trusted); err != nil {
+		return err
+	}
+	c.served, c.chain = pair, chain
+	c.requeueWithin(recheck)
+	return nil
 }

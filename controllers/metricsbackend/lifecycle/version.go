@@ -149,7 +149,7 @@ func (v *Version) Name() string { return manifests.APIServiceName(v.GV) }
 // state returns the state in which the version was observed.
 func (v *Version) state() State {
 	switch {
-	case v.Retires && v.isOurs() && v.isAdopted():
+	case v.Retires && v.isOurs() && v.IsRecorded() && !v.isHeld() && !v.isRepointed():
 		return Restoring
 	case v.Retires:
 		return Retiring

@@ -52,7 +52,8 @@ func MergeConsumers(known []v1alpha1.ConsumerStatus, reports []*v1alpha1.Consume
 	}
 	for _, report := range reports {
 		for _, c := range report.Consumers {
-			key, last := reportedKey(c), min(c.LastSeen, today)
+			// A pod must not control the size of the status, or the terminal that prints it.
+			key, last := consumerKey{c.Version, printable(c.UserAgent), printable(c.User)}, min(c.LastSeen, today)
 			gv, ok := manifests.VersionOf(key.version)
 			if _, err := time.Parse(time.DateOnly, c.LastSeen); err != nil || last < yesterday || !ok || !slices.Contains(manifests.KnownVersions(), gv) {
 				continue
@@ -64,12 +65,6 @@ func MergeConsumers(known []v1alpha1.ConsumerStatus, reports []*v1alpha1.Consume
 		}
 	}
 	return boundConsumers(days, before)
-}
-
-// reportedKey bounds and sanitizes names: a pod must not control the size of the status,
-// or the terminal that prints it.
-func reportedKey(c v1alpha1.ConsumerStatus) consumerKey {
-	return consumerKey{c.Version, printable(c.UserAgent), printable(c.User)}
 }
 
 func printable(name string) string { return text.Printable(name, maxConsumerName) }

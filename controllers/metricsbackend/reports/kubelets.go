@@ -82,11 +82,7 @@ func failureCount(k *v1alpha1.KubeletReport) int {
 }
 
 func (in *Input) evaluateKubelets(k v1alpha1.KubeletReport) Result {
-	rm := in.Spec.ResourceMetrics
 	switch {
-	case k.Nodes == 0 && rm != nil && rm.Rules != nil:
-		// RulesReady reports on the rules.
-		return Result{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "no kubelet is scraped: with spec.resourceMetrics.rules the values come from a source"}
 	case k.Nodes == 0:
 		return Result{
 			metav1.ConditionFalse, v1alpha1.ReasonNoNodes,
@@ -186,35 +182,28 @@ func reasonRank(reason v1alpha1.ScrapeReason) int {
 
 // remedy returns what to do about one kind of failure.
 func (in *Input) remedy(reason v1alpha1.ScrapeReason) string {
-	switch reason {
-	case v1alpha1.ScrapeCertificateUntrusted:
-		return "Kubelets show certificates that the cluster's CA did not sign for their address, so they get no token" + in.whyNotPinned() +
-			". Either (1) have them signed: serverTLSBootstrap: true in the kubelets' configuration, then approve their CSRs; or (2) pin each node's first certificate: " + in.patchTLS(v1alpha1.KubeletTLSPinOnFirstUse) +
-			"; or (3) verify nothing: " + in.patchTLS(v1alpha1.KubeletTLSSkip)
-	case v1alpha1.ScrapeCertificateChanged:
-		return "Kubelets show other certificates than those pinned on first use. If they were renewed, restart the serving pods to pin again: " +
-			fmt.Sprintf("kubectl rollout restart deployment -n %s %s; otherwise someone answers in their place", in.Serving.Namespace, in.Serving.Name())
-	case v1alpha1.ScrapeNoAddress:
-		return "These nodes have no address of the types in spec.resourceMetrics.scrape.addressTypes"
-	case v1alpha1.ScrapeConnectionFailed, v1alpha1.ScrapeTimeout:
-		return "Serving pods must reach kubelets at their address and port: check firewalls, NetworkPolicies, IP families and spec.resourceMetrics.scrape"
-	case v1alpha1.ScrapeNoToken:
-		return "Serving pods cannot request a token of " + in.scrapeAccount() + ", and send kubelets no other: see their log. Role " +
-			in.Serving.Namespace + "/" + in.Serving.Name() + " must let them create serviceaccounts/token of it; the operator creates both"
-	case v1alpha1.ScrapeUnauthorized:
-		return "These kubelets do not accept ServiceAccount tokens: set authentication.webhook.enabled: true in their configuration"
-	case v1alpha1.ScrapeForbidden:
-		return "These kubelets refuse " + in.scrapeAccount() + ": it needs nodes/metrics (ClusterRole " + in.Serving.ScrapeName() + "), and they authorization.mode: Webhook"
-	case v1alpha1.ScrapeBadStatus, v1alpha1.ScrapeMalformedBody:
-		return "What answers there is no kubelet with /metrics/resource: exclude virtual nodes with spec.resourceMetrics.scrape.nodeSelector"
-	case v1alpha1.ScrapeStaleSamples:
-		return "Samples of these nodes are too old to be served, by the age shown: synchronize their clocks, or restart their kubelets if they renew no samples"
-	case v1alpha1.ScrapePodsWithoutMetrics:
-		return "By the kubelet's response, at least half of the pods that run have had no metrics for several minutes. " + runtimeRemedy
-	case v1alpha1.ScrapeBodyTooLarge:
-		return "Raise spec.resourceMetrics.scrape.maxBodySize"
-	}
-	return "See the serving pods' log"
+	const unreached = "Serving pods must reach kubelets at their address and port: check firewalls, NetworkPolicies, IP families and spec.resourceMetrics.scrape"
+	const noKubelet = "What answers there is no kubelet with /metrics/resource: exclude virtual nodes with spec.resourceMetrics.scrape.nodeSelector"
+	return cmp.Or(map[v1alpha1.ScrapeReason]string{
+		v1alpha1.ScrapeCertificateUntrusted: "Kubelets show certificates that the cluster's CA did not sign for their address, so they get no token" + in.whyNotPinned() +
+			". Either (1) have them signed: serverTLSBootstrap: true in the kubelets' configuration, then approve their CSRs; or (2) pin each node's first certificate: " +
+			in.patchTLS(v1alpha1.KubeletTLSPinOnFirstUse) + "; or (3) verify nothing: " + in.patchTLS(v1alpha1.KubeletTLSSkip),
+		v1alpha1.ScrapeCertificateChanged: "Kubelets show other certificates than those pinned on first use. If they were renewed, restart the serving pods to pin again: " +
+			fmt.Sprintf("kubectl rollout restart deployment -n %s %s; otherwise someone answers in their place", in.Serving.Namespace, in.Serving.Name()),
+		v1alpha1.ScrapeNoAddress:        "These nodes have no address of the types in spec.resourceMetrics.scrape.addressTypes",
+		v1alpha1.ScrapeConnectionFailed: unreached,
+		v1alpha1.ScrapeTimeout:          unreached,
+		v1alpha1.ScrapeNoToken: "Serving pods cannot request a token of " + in.scrapeAccount() + ", and send kubelets no other: see their log. Role " +
+			in.Serving.Namespace + "/" + in.Serving.Name() + " must let them create serviceaccounts/token of it; the operator creates both",
+		v1alpha1.ScrapeUnauthorized: "These kubelets do not accept ServiceAccount tokens: set authentication.webhook.enabled: true in their configuration",
+		v1alpha1.ScrapeForbidden: "These kubelets refuse " + in.scrapeAccount() + ": it needs nodes/metrics (ClusterRole " + in.Serving.ScrapeName() +
+			"), and they authorization.mode: Webhook",
+		v1alpha1.ScrapeBadStatus:          noKubelet,
+		v1alpha1.ScrapeMalformedBody:      noKubelet,
+		v1alpha1.ScrapeStaleSamples:       "Samples of these nodes are too old to be served, by the age shown: synchronize their clocks, or restart their kubelets if they renew no samples",
+		v1alpha1.ScrapePodsWithoutMetrics: "By the kubelet's response, at least half of the pods that run have had no metrics for several minutes. " + runtimeRemedy,
+		v1alpha1.ScrapeBodyTooLarge:       "Raise spec.resourceMetrics.scrape.maxBodySize",
+	}[reason], "See the serving pods' log")
 }
 
 // whyNotPinned says why mode VerifyOrPin does not pin the certificates that no CA verifies.

@@ -221,13 +221,3 @@ func TestWhyNotPinned(t *testing.T) {
 		})
 	}
 }
-
-// With resource rules no kubelet is scraped, and that is healthy.
-func TestEvaluateKubeletsWithResourceRules(t *testing.T) {
-	t.Parallel()
-	in := input(func(spec *v1alpha1.MetricsBackendSpec) { spec.ResourceMetrics.Rules = &v1alpha1.ResourceRules{} })
-	got := in.evaluateKubelets(v1alpha1.KubeletReport{})
-	if got.Status != metav1.ConditionTrue || got.Reason != v1alpha1.ReasonSucceeded || !strings.Contains(got.Message, "spec.resourceMetrics.rules") {
-		t.Errorf("%+v", got)
-	}
-}

@@ -73,10 +73,15 @@ func worstRules(reported []v1alpha1.RuleStatus, most int) []v1alpha1.RuleStatus 
 		return reported
 	}
 	worst := slices.Clone(reported)
-	slices.SortStableFunc(worst, func(a, b v1alpha1.RuleStatus) int { return cmp.Compare(a.State.Severity(), b.State.Severity()) })
+	slices.SortStableFunc(worst, compareSeverity)
 	worst = worst[:most]
 	slices.SortStableFunc(worst, compareRules)
 	return worst
+}
+
+// compareSeverity orders rules by their state: those first that cannot be compiled.
+func compareSeverity(a, b v1alpha1.RuleStatus) int {
+	return cmp.Compare(a.State.Severity(), b.State.Severity())
 }
 
 // compareRules orders rules as the spec does.
@@ -165,20 +170,14 @@ func splitPath(path string) (list string, index int) {
 
 // describeRules describes failing rules, those first that cannot be compiled.
 func describeRules(reported []v1alpha1.RuleStatus, failing, all int) Result {
-	var invalid, others []v1alpha1.RuleStatus
-	for _, rule := range reported {
-		switch rule.State {
-		case v1alpha1.RuleInvalid:
-			invalid = append(invalid, rule)
-		case v1alpha1.RuleFailing:
-			others = append(others, rule)
-		}
-	}
+	shown := slices.DeleteFunc(slices.Clone(reported), func(rule v1alpha1.RuleStatus) bool {
+		return rule.State == v1alpha1.RuleWarning
+	})
+	slices.SortStableFunc(shown, compareSeverity)
 	reason, remedy := v1alpha1.ReasonRulesFailing, "The other rules work. See status.rules."
-	if len(invalid) > 0 {
+	if len(shown) > 0 && shown[0].State == v1alpha1.RuleInvalid {
 		reason, remedy = v1alpha1.ReasonRulesInvalid, "Correct the spec; the other rules work. See status.rules."
 	}
-	shown := slices.Concat(invalid, others)
 	var parts []string
 	for _, rule := range shown[:min(len(shown), rulesShown)] {
 		parts = append(parts, fmt.Sprintf("%s: %s: %s.", rule.Path, rule.Reason, strings.TrimRight(rule.Message, ". ")))

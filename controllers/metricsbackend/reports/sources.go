@@ -6,6 +6,7 @@ package reports
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -27,8 +28,7 @@ const (
 // Sources evaluates the pods' reports about spec.sources, and returns the status of each.
 // Requests reach any pod, so the report of one pod is enough.
 func (in *Input) Sources(reports []*v1alpha1.SourceReport) (result Result, all []v1alpha1.SourceStatus) {
-	var failing []string
-	var pending []string
+	var failing, pending []string
 	for i := range in.Spec.Sources {
 		source := &in.Spec.Sources[i]
 		seen := in.specSource(source.Name, reports)
@@ -36,10 +36,9 @@ func (in *Input) Sources(reports []*v1alpha1.SourceReport) (result Result, all [
 		if seen.Healthy || source.Optional {
 			continue
 		}
-		switch seen.Reason {
-		case v1alpha1.ReasonNotYetReported:
+		if seen.Reason == v1alpha1.ReasonNotYetReported {
 			pending = append(pending, source.Name)
-		default:
+		} else {
 			failing = append(failing, fmt.Sprintf("source %q: %s: %s. %s.", seen.Name, seen.Reason,
 				strings.TrimRight(seen.Message, ". "), in.sourceRemedy(source, seen.Reason)))
 		}
@@ -88,7 +87,8 @@ func (in *Input) specSource(name string, reports []*v1alpha1.SourceReport) v1alp
 func reportedSource(name string, reports []*v1alpha1.SourceReport) v1alpha1.SourceStatus {
 	seen := v1alpha1.SourceStatus{Name: name}
 	failing := map[string][]v1alpha1.SourceHealth{}
-	var healthy []v1alpha1.SourceHealth
+	failed, healthy := 0, 0
+	var failingSince, healthySince *metav1.Time
 	for _, report := range reports {
 		i := slices.IndexFunc(report.Sources, func(h v1alpha1.SourceHealth) bool { return h.Name == name })
 		if i < 0 {
@@ -96,32 +96,23 @@ func reportedSource(name string, reports []*v1alpha1.SourceReport) v1alpha1.Sour
 		}
 		switch health := report.Sources[i]; {
 		case health.Healthy:
-			healthy = append(healthy, health)
+			healthy++
+			healthySince = earlier(healthySince, health.Since)
 		case health.Reason != "":
+			failed++
 			failing[health.Reason] = append(failing[health.Reason], health)
+			failingSince = earlier(failingSince, health.Since)
 		}
 	}
 	switch {
-	case len(failing) > 0:
-		pods, reason := 0, ""
-		for r, of := range failing {
-			pods += len(of)
-			if reason == "" || cmp.Or(-cmp.Compare(len(of), len(failing[reason])), cmp.Compare(r, reason)) < 0 {
-				reason = r
-			}
-		}
-		seen.Reason = printable(reason)
-		seen.Message = servingclient.WithPods(text.Printable(failing[reason][0].Message, maxSourceMessage), pods, len(reports))
-		for _, of := range failing {
-			for _, health := range of {
-				seen.Since = earlier(seen.Since, health.Since)
-			}
-		}
-	case len(healthy) > 0:
-		seen.Healthy = true
-		for _, health := range healthy {
-			seen.Since = earlier(seen.Since, health.Since)
-		}
+	case failed > 0:
+		reason := slices.MinFunc(slices.Collect(maps.Keys(failing)), func(a, b string) int {
+			return cmp.Or(cmp.Compare(len(failing[b]), len(failing[a])), cmp.Compare(a, b))
+		})
+		seen.Reason, seen.Since = printable(reason), failingSince
+		seen.Message = servingclient.WithPods(text.Printable(failing[reason][0].Message, maxSourceMessage), failed, len(reports))
+	case healthy > 0:
+		seen.Healthy, seen.Since = true, healthySince
 	default:
 		seen.Reason = v1alpha1.ReasonNotYetReported
 	}
@@ -137,37 +128,27 @@ func earlier(known *metav1.Time, other metav1.Time) *metav1.Time {
 	return &whole
 }
 
-// sourceRemedy returns what to do about a failing source. The reasons are those of
-// serving.
+// sourceRemedies say what to do about a failing source, by the reasons of serving. PATH stands for
+// the source's field in the spec.
+var sourceRemedies = map[string]string{
+	"Credentials":          "Create or correct the Secret or ConfigMap that PATH names, in namespace NAMESPACE",
+	"ConnectionFailed":     "Serving pods must reach it: check PATH.url, its Service, and NetworkPolicies",
+	"Timeout":              "See how loaded it is, or raise PATH.timeout",
+	"CertificateUntrusted": "Name the authority that signed its certificate in PATH.tls.ca or .tls.caConfigMap, and its name in tls.serverName if the URL has another",
+	"Unauthorized":         "Correct PATH.authentication or .headers, or what its credentials may read",
+	"PartialResponse":      "Bring back the part of the server that does not answer, or set PATH.partialResponse to Accept",
+	"Rejected":             "It refuses the query vector(1): check PATH.url and .queryParameters, and the limits of the server",
+	"RateLimited":          "The limit is that of the client or tenant that PATH.authentication and .headers name",
+	"BadStatus":            "See the server's log, and check that PATH.url points to a server with the HTTP API of Prometheus, without /api/v1 at its end",
+	"Malformed":            "Check that PATH.url points to a server with the HTTP API of Prometheus, without /api/v1 at its end",
+	"InvalidSpec":          "Correct PATH",
+	"Overloaded":           "Serving has too many queries for it waiting: raise intervals, or the server's speed",
+	"TooLarge":             "Raise PATH.maxResponseSize, or narrow what rules ask for",
+}
+
+// sourceRemedy returns what to do about a failing source.
 func (in *Input) sourceRemedy(source *v1alpha1.SourceSpec, reason string) string {
 	path := fmt.Sprintf("spec.sources[name=%s].prometheus", source.Name)
-	switch reason {
-	case "Credentials":
-		return fmt.Sprintf("Create or correct the Secret or ConfigMap that %s names, in namespace %s", path, in.Serving.Namespace)
-	case "ConnectionFailed":
-		return "Serving pods must reach it: check " + path + ".url, its Service, and NetworkPolicies"
-	case "Timeout":
-		return "See how loaded it is, or raise " + path + ".timeout"
-	case "CertificateUntrusted":
-		return "Name the authority that signed its certificate in " + path + ".tls.ca or .tls.caConfigMap, and its name in tls.serverName if the URL has another"
-	case "Unauthorized":
-		return "Correct " + path + ".authentication or .headers, or what its credentials may read"
-	case "PartialResponse":
-		return "Bring back the part of the server that does not answer, or set " + path + ".partialResponse to Accept"
-	case "Rejected":
-		return "It refuses the query vector(1): check " + path + ".url and .queryParameters, and the limits of the server"
-	case "RateLimited":
-		return "The limit is that of the client or tenant that " + path + ".authentication and .headers name"
-	case "BadStatus":
-		return "See the server's log, and check that " + path + ".url points to a server with the HTTP API of Prometheus, without /api/v1 at its end"
-	case "Malformed":
-		return "Check that " + path + ".url points to a server with the HTTP API of Prometheus, without /api/v1 at its end"
-	case "InvalidSpec":
-		return "Correct " + path
-	case "Overloaded":
-		return "Serving has too many queries for it waiting: raise intervals, or the server's speed"
-	case "TooLarge":
-		return "Raise " + path + ".maxResponseSize, or narrow what rules ask for"
-	}
-	return "See the serving pods' log"
+	remedy := cmp.Or(sourceRemedies[reason], "See the serving pods' log")
+	return strings.NewReplacer("PATH", path, "NAMESPACE", in.Serving.Namespace).Replace(remedy)
 }

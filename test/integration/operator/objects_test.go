@@ -26,6 +26,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
@@ -91,7 +92,7 @@ func TestObjectsAreAccepted(t *testing.T) {
 	for name, change := range specs {
 		t.Run(name, func(t *testing.T) {
 			s := servingOf(change)
-			objects := append(manifests.All(s), manifests.CASecret(s, manifests.Authorities{Certificate: []byte("c"), Key: []byte("k")}), manifests.TLSSecret(s, []byte("c"), []byte("k"), []byte("ca")))
+			objects := append(manifests.All(s), manifests.CASecret(s, manifests.Authorities{Current: servingcert.KeyPair{Certificate: []byte("c"), Key: []byte("k")}}), manifests.TLSSecret(s, []byte("c"), []byte("k"), []byte("ca")))
 			for _, gv := range manifests.KnownVersions() {
 				objects = append(objects, manifests.APIService(s, gv, s.Target(suite.config.CAData)))
 			}
