@@ -48,7 +48,7 @@ func parse(arguments []string) (*flags, error) {
 	fs.IntVar(&f.selected, "selections", 100, "Applications, whose pods a label selects, and queues of each external metric.")
 	fs.IntVar(&f.pods, "pods", 10, "Pods of each application. Each has all custom metrics.")
 	fs.DurationVar(&f.interval, "interval", 15*time.Second, "How often each autoscaler sends its request, and for how long serving shares a result.")
-	fs.IntVar(&f.intervals, "intervals", 2, "How many intervals each measurement lasts, at least 2: queries are counted from the second on.")
+	fs.IntVar(&f.intervals, "intervals", 3, "How many intervals each measurement lasts, at least 2: all is counted from the second on.")
 	fs.IntVar(&f.rounds, "rounds", 1, "How often everything is measured. The tables have the medians.")
 	fs.StringVar(&f.document, "document", "../docs/performance.md", "Markdown file into which the tables are written, if all contestants are measured with the default load. Empty for none.")
 	fs.StringVar(&f.plot, "plot", "../docs/images/compared-with-prometheus-adapter.png", "PNG into which the ratios are drawn, with the tables.")

@@ -31,15 +31,12 @@ type load struct {
 }
 
 // measure sends a request of each autoscaler once per interval, each at its own offset,
-// whether or not earlier requests were answered, and returns the figures. Requests that fail
-// are in l.failures.
+// whether or not earlier requests were answered, and returns the figures from the second
+// interval on: in the first, a new process connects, authorizes each user and evaluates each
+// query for the first time. Requests that fail are in l.failures.
 func (l *load) measure(ctx context.Context, e *environment, f *flags) (values, error) {
 	l.client = &http.Client{Transport: &http.Transport{TLSClientConfig: l.server.TLS.Clone(), ForceAttemptHTTP2: true}}
 	defer l.client.CloseIdleConnections()
-	before, err := readCosts(ctx, e, l.server)
-	if err != nil {
-		return nil, err
-	}
 	began := time.Now()
 	var requests sync.WaitGroup
 	for i := range l.autoscalers {
@@ -48,9 +45,7 @@ func (l *load) measure(ctx context.Context, e *environment, f *flags) (values, e
 	if err := progress.Wait(ctx, time.Until(began.Add(f.interval))); err != nil {
 		return nil, err
 	}
-	// Each query that is shared is evaluated in the first interval for the first time, at the
-	// first request, and from then on once per interval.
-	first, err := e.prometheus.Queries(ctx)
+	before, err := readCosts(ctx, e, l.server)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +61,7 @@ func (l *load) measure(ctx context.Context, e *environment, f *flags) (values, e
 		return nil, context.Cause(ctx)
 	}
 	v := after.since(before)
-	v[queries] = float64(after.queries-first) / float64(f.intervals-1)
+	v[queries] = float64(after.queries-before.queries) / float64(f.intervals-1)
 	if v[rss], err = residentMemory(l.server); err != nil {
 		return nil, err
 	}
@@ -89,6 +84,9 @@ func (l *load) poll(ctx context.Context, f *flags, autoscaler int, began time.Ti
 			sent := time.Now()
 			err := get(ctx, l.client, "https://"+l.server.Address+l.kind.path(f, autoscaler))
 			took := time.Since(sent)
+			if turn == 0 {
+				return
+			}
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			if err != nil {
