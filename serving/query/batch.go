@@ -4,6 +4,7 @@
 package query
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -22,14 +23,19 @@ const (
 	maxBatch = 200
 	// maxBatchBytes limits the expression of several queries: VictoriaMetrics accepts 16 KiB by default.
 	maxBatchBytes = 8 << 10
-	// batchPause is how long queries are evaluated alone after an evaluation of several failed.
-	batchPause = 5 * time.Minute
+	// batchIntervals is for how many intervals an unused query is still evaluated with others.
+	batchIntervals = 4
+	// batchPause is how long fewer queries are evaluated together after that of several failed, twice
+	// as long after each further failure, up to maxBatchPause.
+	batchPause, maxBatchPause = 5 * time.Minute, time.Hour
+	// fewer divides the number of queries whose evaluation failed: that of the next ones.
+	fewer = 4
 )
 
 // Batch is a comparable BatchTemplate. The zero value is for a query that is always evaluated alone.
 type Batch struct{ template unique.Handle[BatchTemplate] }
 
-// NewBatch returns the Batch of a template, which queries then share in memory.
+// NewBatch returns the Batch of a template, of which equal ones share their memory.
 func NewBatch(t BatchTemplate) Batch { return Batch{unique.Make(t)} }
 
 // Equal is for comparisons in tests.
@@ -75,6 +81,16 @@ func (e *entry) batchKey() batchKey {
 	return batchKey{e.query.Source, e.query.Batch.text(), e.tenant.tenant, e.query.Interval}
 }
 
+// batch has the entries that may be evaluated together.
+type batch struct {
+	entries sets.Set[*entry]
+	// most is how many at once until reducedUntil, as an evaluation of more failed.
+	most         int
+	reducedUntil time.Time
+	// pause is how long the last reduction lasts.
+	pause time.Duration
+}
+
 // addToBatch adds a new entry to those with which it may be evaluated.
 func (c *cache) addToBatch(e *entry) {
 	key := e.batchKey()
@@ -82,41 +98,72 @@ func (c *cache) addToBatch(e *entry) {
 		return
 	}
 	if c.batches[key] == nil {
-		c.batches[key] = sets.New[*entry]()
+		c.batches[key] = &batch{entries: sets.New[*entry]()}
 	}
-	c.batches[key].Insert(e)
+	c.batches[key].entries.Insert(e)
 }
 
 func (c *cache) removeFromBatch(e *entry) {
 	key := e.batchKey()
-	if c.batches[key].Delete(e).Len() == 0 {
+	if b := c.batches[key]; b != nil && b.entries.Delete(e).Len() == 0 {
 		delete(c.batches, key)
+	}
+}
+
+// limit returns how many queries may be evaluated together.
+func (b *batch) limit(now time.Time) int {
+	if now.Before(b.reducedUntil) {
+		return b.most
+	}
+	return maxBatch
+}
+
+// record adapts the limit to an evaluation of several queries. Failures that are not due to their
+// number change nothing.
+func (b *batch) record(queries int, failure *Failure, now time.Time) {
+	switch {
+	case failure == nil && !now.Before(b.reducedUntil):
+		b.pause = 0
+	case failure != nil && !failure.Reason.sourceFault() && failure.Reason != ReasonRateLimited && failure.RetryAfter == 0:
+		b.most = max(1, queries/fewer)
+		b.pause = min(max(2*b.pause, batchPause), maxBatchPause)
+		b.reducedUntil = now.Add(b.pause)
 	}
 }
 
 // batchable reports whether a query may be evaluated together with others: the source has answered it
 // alone, and its last failure, if any, was not its own.
-func (e *entry) batchable(source Source, now time.Time) bool {
-	return e.query.Batch != (Batch{}) && !now.Before(e.aloneUntil) && e.source == source && e.lastResult != nil && !e.replaces &&
-		(e.outcome.err == nil || failureOf(e.query.Source, e.outcome.err).Reason.sourceFault())
+func (e *entry) batchable(source Source) bool {
+	return e.query.Batch != (Batch{}) && e.source == source && e.lastResult != nil && !e.replaces &&
+		(e.outcome.err == nil || !e.failedAlone || failureOf(e.query.Source, e.outcome.err).Reason.sourceFault())
 }
 
-// addParts adds to an evaluation that starts those of other queries that may be evaluated with it, were
-// used in the last intervals, and have no result in this one.
+// addParts adds to an evaluation that starts those of other queries of its tenant that may be evaluated
+// with it, were used in the last intervals, and have no result in this one.
 func (v *Evaluator) addParts(ev *evaluation, now time.Time) {
 	e := ev.entry
 	ev.parts = []*evaluation{ev}
-	if !e.batchable(ev.source, now) || ev.queue.breaker.open() || ev.tenant.breaker.open() {
+	if !e.batchable(ev.source) || ev.tenant.tenant != e.tenant.tenant || ev.queue.breaker.open() || ev.tenant.breaker.open() {
 		return
 	}
+	ev.batch = v.cache.batches[e.batchKey()]
+	most, read := ev.batch.limit(now), combinations{}
+	read.add(e.query.Batch)
 	left := maxBatchBytes - len(e.query.Batch.text()) - e.query.Batch.size()
-	for other := range v.cache.batches[e.batchKey()] {
+	for other := range ev.batch.entries {
+		if len(ev.parts) >= most {
+			return
+		}
 		size := other.query.Batch.size()
-		used := len(other.subscribers) > 0 || now.Sub(other.lastUsed) < problemIntervals*other.slots.Interval
+		used := len(other.subscribers) > 0 || now.Sub(other.lastUsed) < batchIntervals*other.slots.Interval
 		switch p := other.evaluation; {
-		case other == e || !used || size > left || !other.batchable(ev.source, now) || p != nil && (p.queued == nil || p.source != ev.source):
+		case other == e || !used || size > left || !other.batchable(ev.source):
 			continue
-		case v.current(other, ev.source, now) != nil:
+		case p != nil && (p.queued == nil || p.source != ev.source || p.tenant != ev.tenant):
+			continue
+		case now.Before(other.retryAt) || v.current(other, ev.source, now) != nil:
+			continue
+		case read.with(other.query.Batch) > maxUnused*(len(ev.parts)+1):
 			continue
 		case p != nil:
 			p.queue.remove(p)
@@ -126,10 +173,37 @@ func (v *Evaluator) addParts(ev *evaluation, now time.Time) {
 			other.evaluation = &evaluation{key: v.lastKey, entry: other, source: ev.source, queue: ev.queue, tenant: ev.tenant, done: make(chan struct{})}
 		}
 		left -= size
-		if ev.parts = append(ev.parts, other.evaluation); len(ev.parts) == maxBatch {
-			return
-		}
+		read.add(other.query.Batch)
+		ev.parts = append(ev.parts, other.evaluation)
 	}
+}
+
+// maxUnused limits the combinations of values that an evaluation of several queries reads, for each query.
+const maxUnused = 2
+
+// combinations are the values of each label, of which an evaluation of several queries reads all combinations.
+type combinations [MaxBatchLabels]sets.Set[string]
+
+func (c *combinations) add(b Batch) {
+	for i, l := range b.labels() {
+		if c[i] == nil {
+			c[i] = sets.New[string]()
+		}
+		c[i].Insert(l.Value)
+	}
+}
+
+// with returns the number of combinations with those of one more query.
+func (c *combinations) with(b Batch) int {
+	n := 1
+	for i, l := range b.labels() {
+		values := c[i].Len()
+		if !c[i].Has(l.Value) {
+			values++
+		}
+		n *= values
+	}
+	return n
 }
 
 // size returns the bytes by which the query extends the expression of several.
@@ -162,12 +236,13 @@ func (ev *evaluation) expression() string {
 	return text
 }
 
-// split returns the result of each part of an evaluation.
-func (ev *evaluation) split(result *Result) []*Result {
+// split returns the result of each part of an evaluation, or a failure if they cannot be told apart: a
+// source may remove a label that it selects by, as Thanos does for replicas.
+func (ev *evaluation) split(result *Result) ([]*Result, *Failure) {
 	results := make([]*Result, len(ev.parts))
-	if result == nil || len(ev.parts) == 1 {
+	if len(ev.parts) == 1 {
 		results[0] = result
-		return results
+		return results, nil
 	}
 	samples := map[[MaxBatchLabels]string][]Sample{}
 	names := ev.entry.query.Batch.labels()
@@ -175,13 +250,17 @@ func (ev *evaluation) split(result *Result) []*Result {
 		var values [MaxBatchLabels]string
 		for i, l := range names {
 			values[i] = s.Labels[l.Name]
+			if values[i] == "" && l.Name != "" {
+				return nil, &Failure{Source: ev.queue.name, Reason: ReasonMalformed, Message: fmt.Sprintf(
+					"the result has no label %s, by which the query selects", l.Name)}
+			}
 		}
 		samples[values] = append(samples[values], s)
 	}
 	for i, p := range ev.parts {
 		results[i] = p.entry.query.Batch.pick(result, samples)
 	}
-	return results
+	return results, nil
 }
 
 // pick returns the result of a query from the samples of several by the values of their labels.
@@ -191,10 +270,10 @@ func (b Batch) pick(of *Result, samples map[[MaxBatchLabels]string][]Sample) *Re
 		values[i] = l.Value
 	}
 	picked := slices.Clone(samples[values])
-	for i := range picked {
-		picked[i].Labels = maps.Clone(picked[i].Labels)
-		for _, l := range b.labels() {
+	for _, l := range b.labels() {
+		for i := range picked {
 			if l.Added {
+				picked[i].Labels = maps.Clone(picked[i].Labels)
 				delete(picked[i].Labels, l.Name)
 			}
 		}
@@ -203,18 +282,26 @@ func (b Batch) pick(of *Result, samples map[[MaxBatchLabels]string][]Sample) *Re
 	return &Result{Time: of.Time, Samples: picked, Warnings: of.Warnings, Bytes: of.Bytes * len(picked) / max(len(of.Samples), 1)}
 }
 
-// evaluateAlone queues the parts of a failed evaluation that someone waits for.
-func (v *Evaluator) evaluateAlone(ev *evaluation, failure *Failure, now time.Time) {
+// mayEvaluateFewer reports whether the parts of a failed evaluation are evaluated again at once, as fewer
+// of them may succeed. After a failure that a source without time or room for them may cause, they are not.
+func (ev *evaluation) mayEvaluateFewer(failure *Failure) bool {
+	return len(ev.parts) > 1 && failure != nil && (failure.Reason.SourceAnswered() || failure.Reason == ReasonMalformed)
+}
+
+// evaluateFewer queues the parts of a failed evaluation that someone waits for.
+func (v *Evaluator) evaluateFewer(ev *evaluation, failure *Failure, now time.Time) {
 	for _, p := range ev.parts {
-		e := p.entry
-		e.aloneUntil = now.Add(batchPause)
-		switch {
+		switch e := p.entry; {
+		case p.canceled:
+		case e.evaluation == p && p.isUnwanted():
+			e.evaluation = nil
 		case e.evaluation != p: // the source was replaced meanwhile
 			p.complete(nil, e.evaluationError(failure, now))
-		case p.waiters == 0 && len(e.subscribers) == 0:
-			e.evaluation = nil
 		default:
 			p.queue.push(p, e.requester)
 		}
 	}
 }
+
+// isUnwanted reports whether nobody waits for the outcome of an evaluation.
+func (ev *evaluation) isUnwanted() bool { return ev.waiters == 0 && len(ev.entry.subscribers) == 0 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -127,7 +128,7 @@ func TestFailedBatch(t *testing.T) {
 	for name, failure := range map[string]*Failure{
 		"too large":    {Reason: ReasonTooLarge},
 		"rejected":     {Reason: ReasonRejected},
-		"out of time":  {Reason: ReasonTimeout},
+		"malformed":    {Reason: ReasonMalformed},
 		"not complete": {Reason: ReasonPartialResponse},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -165,6 +166,146 @@ func TestFailedBatch(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A source that has no time or no room for several queries is not asked for each of them at once.
+func TestBatchThatIsNotAnswered(t *testing.T) {
+	for name, tc := range map[string]struct {
+		failure *Failure
+		then    []string
+	}{
+		"out of time":     {&Failure{Reason: ReasonTimeout}, []string{"one(a)", "one(bb)", "one(ccc)"}},
+		"another status":  {&Failure{Reason: ReasonBadStatus}, []string{"one(a)", "one(bb)", "one(ccc)"}},
+		"a limit":         {&Failure{Reason: ReasonRateLimited}, []string{"all(a|bb|ccc)"}},
+		"down":            {&Failure{Reason: ReasonConnectionFailed}, []string{"all(a|bb|ccc)"}},
+		"wants no secret": {&Failure{Reason: ReasonCredentials}, []string{"all(a|bb|ccc)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withBatches(t, func(t *testing.T, f *fixture, s *fakeSource) {
+				f.pollAll(s, "a", "bb", "ccc")
+				s.setEvaluate(func(context.Context, string, time.Time) (*Result, error) { return nil, tc.failure })
+				time.Sleep(interval)
+				before := s.count()
+				if _, err := f.query(batchQuery("a")); reasonOf(err) != tc.failure.Reason {
+					t.Errorf("a: %v", err)
+				}
+				wantExpressions(t, "the source", s.since(before), "all(a|bb|ccc)")
+				s.setEvaluate(batchResult)
+				time.Sleep(interval)
+				wantExpressions(t, "then", f.pollAll(s, "a", "bb", "ccc"), tc.then...)
+				if n := f.cache.entries[batchQuery("bb")].failedIntervals; n != 0 {
+					t.Errorf("a query that was not asked for has failed in %d intervals", n)
+				}
+			})
+		})
+	}
+}
+
+// After a result that is too large fewer queries are evaluated together, and after a while all again.
+func TestBatchesGetSmaller(t *testing.T) {
+	withBatches(t, func(t *testing.T, f *fixture, s *fakeSource) {
+		var values []string
+		for i := range 120 {
+			values = append(values, fmt.Sprintf("%03d", i))
+		}
+		f.pollAll(s, values...)
+		limit := 30
+		s.setEvaluate(func(ctx context.Context, expression string, at time.Time) (*Result, error) {
+			if strings.Count(expression, "|") >= limit {
+				return nil, &Failure{Reason: ReasonTooLarge}
+			}
+			return batchResult(ctx, expression, at)
+		})
+		for _, want := range []int{1 + 4, 4, 4} {
+			time.Sleep(interval)
+			if got := f.pollAll(s, values...); len(got) != want {
+				t.Errorf("%d evaluations, want %d", len(got), want)
+			}
+		}
+		limit = 1000
+		time.Sleep(batchPause)
+		f.pollAll(s, values...)
+		time.Sleep(interval)
+		if got := f.pollAll(s, values...); len(got) != 1 {
+			t.Errorf("after a while %d evaluations", len(got))
+		}
+	})
+}
+
+// An evaluation reads all combinations of the values of several labels, so they must be those of its queries.
+func TestBatchReadsFewCombinations(t *testing.T) {
+	of := func(a, b int) Query {
+		q := testQuery(fmt.Sprintf("one(%d,%d)", a, b))
+		q.Tenant = "shop"
+		q.Batch = NewBatch(BatchTemplate{Template: "all(\x000,\x001)", Labels: [MaxBatchLabels]BatchLabel{
+			{Name: "a", Value: fmt.Sprint(a), Alternative: fmt.Sprint(a)}, {Name: "b", Value: fmt.Sprint(b), Alternative: fmt.Sprint(b)},
+		}})
+		return q
+	}
+	all, diagonal := []Query{}, []Query{}
+	for a := range 8 {
+		for b := range 8 {
+			all = append(all, of(a, b))
+		}
+		diagonal = append(diagonal, of(a, a))
+	}
+	for name, queries := range map[string][]Query{"all": all, "the diagonal": diagonal} {
+		t.Run(name, func(t *testing.T) {
+			withFixture(t, func(t *testing.T, f *fixture, s *fakeSource) {
+				read := 0
+				s.setEvaluate(func(_ context.Context, expression string, at time.Time) (*Result, error) {
+					_, values, _ := strings.Cut(strings.TrimSuffix(expression, ")"), "(")
+					as, bs, _ := strings.Cut(values, ",")
+					result := &Result{Time: at}
+					for a := range strings.SplitSeq(as, "|") {
+						for b := range strings.SplitSeq(bs, "|") {
+							read++
+							value, err := strconv.ParseFloat(a+b, 64)
+							if err != nil {
+								return nil, err
+							}
+							result.Samples = append(result.Samples, Sample{Labels: map[string]string{"a": a, "b": b}, Value: value, Time: at})
+						}
+					}
+					return result, nil
+				})
+				waitForSlot(queries[0])
+				for range 2 {
+					before := s.count()
+					read = 0
+					for _, q := range queries {
+						labels := q.Batch.labels()
+						if got := fmt.Sprintf("%02.0f", f.mustQuery(q)); got != labels[0].Value+labels[1].Value {
+							t.Errorf("%s: %s", q.Expression, got)
+						}
+					}
+					if n := s.count() - before; read > 2*len(queries) || n > len(queries) {
+						t.Errorf("%d evaluations read %d combinations for %d queries", n, read, len(queries))
+					}
+					time.Sleep(interval)
+				}
+				if got := s.count(); got >= 2*len(queries) {
+					t.Errorf("%d evaluations: none of several queries", got)
+				}
+			})
+		})
+	}
+}
+
+// A source that removes the label by which it selected is asked for each query.
+func TestBatchWithoutItsLabel(t *testing.T) {
+	withBatches(t, func(t *testing.T, f *fixture, s *fakeSource) {
+		f.pollAll(s, "a", "bb")
+		s.setEvaluate(func(ctx context.Context, expression string, at time.Time) (*Result, error) {
+			result, err := batchResult(ctx, expression, at)
+			for _, sample := range result.Samples {
+				delete(sample.Labels, "q")
+			}
+			return result, err
+		})
+		time.Sleep(interval)
+		wantExpressions(t, "the source", f.pollAll(s, "a", "bb"), "all(a|bb)", "one(a)", "one(bb)")
+	})
 }
 
 // A source that is down fails all at once, and is not asked again for each.
@@ -232,6 +373,14 @@ func TestBatchesOfTenants(t *testing.T) {
 			time.Sleep(interval)
 		}
 		wantExpressions(t, "then", s.since(len(queries)), "one(a)shop", "all(b|e)", "one(c)dev", "one(d)ops")
+		other := of("", "dev", "f")
+		f.mustQuery(other)
+		time.Sleep(interval)
+		for _, q := range []*Query{&other, &queries[2]} {
+			q.Requester = "ops" // not the first requester of either
+			f.mustQuery(*q)
+		}
+		wantExpressions(t, "of another requester", s.since(s.count()-2), "one(f)dev", "one(c)dev")
 		if shop, bank := f.cache.usage("shop").bytes, f.cache.usage("bank").bytes; bank != 2*shop || shop < 100 {
 			t.Errorf("%d bytes of shop, which has one result, and %d of bank, which has two", shop, bank)
 		}
@@ -286,6 +435,37 @@ func TestBatchOfAReplacedSource(t *testing.T) {
 		all.Wait()
 		wantExpressions(t, "the new source", other.since(0), "one(a)", "one(bb)")
 		wantExpressions(t, "the old source", s.since(2), "all(a|bb)")
+	})
+}
+
+// A batch of a replaced source ends once nobody waits for any of its parts.
+func TestUnwantedBatchIsCanceled(t *testing.T) {
+	withBatches(t, func(t *testing.T, f *fixture, s *fakeSource) {
+		f.pollAll(s, "a", "bb")
+		ended := 0
+		s.setEvaluate(func(ctx context.Context, _ string, _ time.Time) (*Result, error) {
+			<-ctx.Done()
+			ended++
+			return nil, ctx.Err()
+		})
+		time.Sleep(interval)
+		for _, value := range []string{"a", "bb"} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, _ = f.Query(ctx, batchQuery(value))
+			cancel()
+		}
+		other := &fakeSource{}
+		other.setEvaluate(batchResult)
+		f.setSource("p", other)
+		f.mustQuery(batchQuery("a"))
+		if ended != 0 {
+			t.Error("the batch ended while one of its queries had not been asked again")
+		}
+		f.mustQuery(batchQuery("bb"))
+		time.Sleep(time.Millisecond)
+		if ended != 1 {
+			t.Error("the batch goes on")
+		}
 	})
 }
 

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/sets"
-
 	"github.com/metricsbackend/metrics-backend-operator/internal/fairshare"
 	"github.com/metricsbackend/metrics-backend-operator/internal/schedule"
 	"github.com/metricsbackend/metrics-backend-operator/serving/delayqueue"
@@ -20,8 +18,7 @@ import (
 type cache struct {
 	limits  *limits
 	entries map[Query]*entry
-	// batches has the entries of each batch.
-	batches map[batchKey]sets.Set[*entry]
+	batches map[batchKey]*batch
 	// tenants has the tenants with entries, and total the sum of their usage.
 	tenants map[string]*tenantUsage
 	total   usage
@@ -43,8 +40,8 @@ type tenantUsage struct {
 type entry struct {
 	query Query
 	slots schedule.Schedule
-	// aloneUntil is until when the query is not evaluated with others.
-	aloneUntil time.Time
+	// failedAlone says that the last evaluation failed, and was of this query alone.
+	failedAlone bool
 	// tenant is that of the query, or else of its first request.
 	tenant *tenantUsage
 	// requester is the tenant of the last evaluation: that of the query, or of the request.

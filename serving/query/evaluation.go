@@ -40,6 +40,8 @@ type evaluation struct {
 
 	// parts are this and others that are evaluated with it, once it runs; nil for those others.
 	parts []*evaluation
+	// batch has their entries; nil if the query is evaluated alone.
+	batch *batch
 
 	// waiters counts the requests that wait for it.
 	waiters int
@@ -128,10 +130,12 @@ func (v *Evaluator) start(ev *evaluation, now time.Time) {
 	}
 	ev.queue.addRunning(ev.tenant, 1)
 	ctx, cancel := context.WithTimeout(klog.NewContext(v.ctx, v.logger), maxEvaluation)
+	wanted := len(ev.parts)
 	for _, p := range ev.parts {
-		p.slot, p.cancel = slot, cancel
-		if len(ev.parts) > 1 {
-			p.cancel = func() {} // the others need the result
+		p.slot, p.cancel = slot, func() {
+			if wanted--; wanted == 0 {
+				cancel()
+			}
 		}
 	}
 	q := ev.entry.query
@@ -145,6 +149,7 @@ func (v *Evaluator) run(ctx context.Context, cancel func(), ev *evaluation, q Qu
 	started := v.clock.Now()
 	result, err := evaluateRecovered(ctx, ev.source, q, ev.at)
 	var failure *Failure
+	var results []*Result
 	switch {
 	case err != nil:
 		failure = failureOf(ev.queue.name, err)
@@ -156,7 +161,13 @@ func (v *Evaluator) run(ctx context.Context, cancel func(), ev *evaluation, q Qu
 	case result.Time.IsZero():
 		result = &Result{Time: ev.at, Samples: result.Samples, Warnings: result.Warnings, Bytes: result.Bytes}
 	}
-	v.finish(ev, ev.split(result), failure, started) //nolint:contextcheck // The next evaluations are not part of this one.
+	if failure == nil {
+		results, failure = ev.split(result)
+	}
+	if failure != nil {
+		results = make([]*Result, len(ev.parts))
+	}
+	v.finish(ev, results, failure, started) //nolint:contextcheck // The next evaluations are not part of this one.
 }
 
 // evaluateRecovered evaluates a query, and turns a panic of the source into an error.
@@ -177,6 +188,9 @@ func (v *Evaluator) finish(ev *evaluation, results []*Result, failure *Failure, 
 	now := v.clock.Now()
 	ev.queue.addRunning(ev.tenant, -1)
 	countEvaluation(ev, failure, now.Sub(started))
+	if len(ev.parts) > 1 {
+		ev.batch.record(len(ev.parts), failure, now)
+	}
 	switch {
 	case v.closed:
 		for _, p := range ev.parts {
@@ -185,8 +199,8 @@ func (v *Evaluator) finish(ev *evaluation, results []*Result, failure *Failure, 
 				p.complete(nil, errShuttingDown(p.entry.query, now))
 			}
 		}
-	case len(ev.parts) > 1 && failure != nil && !failure.Reason.sourceFault() && failure.RetryAfter == 0:
-		v.evaluateAlone(ev, failure, now)
+	case ev.mayEvaluateFewer(failure):
+		v.evaluateFewer(ev, failure, now)
 	default:
 		if !ev.canceled {
 			v.recordHealth(ev, failure, now)
@@ -216,15 +230,21 @@ func (v *Evaluator) setResult(ev *evaluation, result *Result, failure *Failure, 
 	if failure == nil {
 		failure = v.cache.setResult(e, result)
 	}
+	e.failedAlone = failure != nil && len(ev.parts) == 1
 	if failure != nil {
 		e.attempts++
 		e.retryAt = now.Add(v.retryAfter(e, failure))
-		v.fail(e, ev.source, ev.slot, failure, now)
+		if ev.parts == nil && ev.isUnwanted() {
+			// The next request shares the failure, and counts it.
+			v.setOutcome(e, ev.source, &outcome{err: e.evaluationError(failure, now), slot: ev.slot})
+		} else {
+			v.fail(e, ev.source, ev.slot, failure, now)
+		}
 	} else {
 		e.attempts, e.failedIntervals, e.retryAt = 0, 0, time.Time{}
 		o := &outcome{result: result, slot: ev.slot}
 		slot, _ := e.slots.Slot(now)
-		if ev.waiters == 0 && len(e.subscribers) == 0 && (ev.parts != nil || slot != ev.slot) {
+		if ev.isUnwanted() && (ev.parts != nil || slot != ev.slot) {
 			o.until = now.Add(e.slots.Interval)
 		}
 		v.setOutcome(e, ev.source, o)

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -79,7 +78,7 @@ func NewEvaluator(c clock.WithTicker, random func() float64, sources func(name s
 	return &Evaluator{
 		clock: c, random: random, sources: sources, limits: limits,
 		ctx: ctx, cancel: cancel, wake: wake.NewSignal(), logger: klog.Background(),
-		cache:  cache{limits: limits, entries: map[Query]*entry{}, batches: map[batchKey]sets.Set[*entry]{}, tenants: map[string]*tenantUsage{}},
+		cache:  cache{limits: limits, entries: map[Query]*entry{}, batches: map[batchKey]*batch{}, tenants: map[string]*tenantUsage{}},
 		queues: map[string]*sourceQueue{},
 	}
 }

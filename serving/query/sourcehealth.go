@@ -13,7 +13,9 @@ func (v *Evaluator) recordHealth(ev *evaluation, failure *Failure, now time.Time
 	}
 	sourceProbe, tenantProbe := q.release(ev)
 	if failure == nil || failure.Reason.SourceAnswered() {
-		ev.entry.failedFor = nil
+		for _, p := range ev.parts {
+			p.entry.failedFor = nil
+		}
 		v.recordSuccess(q, t, now)
 		return
 	}
