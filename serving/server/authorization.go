@@ -21,8 +21,9 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
-// authorizer returns one that asks kube-apiserver, as the stock options do, but in protobuf: each request
-// for another object is a SubjectAccessReview, which takes most of the time of a small one.
+// authorizer returns one that asks kube-apiserver, as the stock options do, but in protobuf, for which these
+// have no setting: each request for another object is a SubjectAccessReview, which takes most of the time of
+// a small one.
 func (o *Options) authorizer() (authorizer.Authorizer, error) {
 	restConfig, err := restConfigFrom(o.Authorization.RemoteKubeConfigFile, "--authorization-kubeconfig")
 	if err != nil {

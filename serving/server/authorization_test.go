@@ -5,8 +5,13 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,11 +19,79 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
+
+// TestAuthorizer: reviews are in protobuf, and there is none of what is always allowed.
+func TestAuthorizer(t *testing.T) {
+	var reviews []authorizationv1.SubjectAccessReviewSpec
+	apiserver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if got := r.Header.Get("Content-Type") + " " + r.Header.Get("Accept"); got != "application/vnd.kubernetes.protobuf application/vnd.kubernetes.protobuf,application/json" {
+			t.Errorf("Content-Type and Accept: %s", got)
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		review := &authorizationv1.SubjectAccessReview{}
+		if err := runtime.DecodeInto(clientscheme.Codecs.UniversalDeserializer(), body, review); err != nil {
+			t.Error(err)
+		}
+		reviews = append(reviews, review.Spec)
+		review.Status.Allowed = review.Spec.User == "jane"
+		w.Header().Set("Content-Type", runtime.ContentTypeJSON)
+		if err := json.NewEncoder(w).Encode(review); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(apiserver.Close)
+	o := NewOptions()
+	o.Authorization.RemoteKubeConfigFile = filepath.Join(t.TempDir(), "kubeconfig")
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: apiserver.URL}
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c"}
+	config.CurrentContext = "x"
+	if err := clientcmd.WriteToFile(*config, o.Authorization.RemoteKubeConfigFile); err != nil {
+		t.Fatal(err)
+	}
+	a, err := o.authorizer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := authorizer.AttributesRecord{Verb: "list", APIGroup: "metrics.k8s.io", APIVersion: "v1", Resource: "pods", ResourceRequest: true}
+	asked := authorizationv1.ResourceAttributes{Verb: "list", Group: "metrics.k8s.io", Version: "v1", Resource: "pods"}
+	for name, test := range map[string]struct {
+		user       user.DefaultInfo
+		attributes authorizer.AttributesRecord
+		want       authorizer.Decision
+		asked      []authorizationv1.SubjectAccessReviewSpec
+	}{
+		"may":            {user.DefaultInfo{Name: "jane"}, pods, authorizer.DecisionAllow, []authorizationv1.SubjectAccessReviewSpec{{User: "jane", ResourceAttributes: &asked}}},
+		"may not":        {user.DefaultInfo{Name: "joe"}, pods, authorizer.DecisionNoOpinion, []authorizationv1.SubjectAccessReviewSpec{{User: "joe", ResourceAttributes: &asked}}},
+		"administrators": {user.DefaultInfo{Name: "root", Groups: []string{user.SystemPrivilegedGroup}}, pods, authorizer.DecisionAllow, nil},
+		"probes":         {user.DefaultInfo{Name: user.Anonymous}, authorizer.AttributesRecord{Verb: "get", Path: "/readyz"}, authorizer.DecisionAllow, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reviews = nil
+			test.attributes.User = &test.user
+			got, _, err := a.Authorize(t.Context(), test.attributes)
+			if err != nil || got != test.want {
+				t.Errorf("decision %v, %v", got, err)
+			}
+			if diff := cmp.Diff(test.asked, reviews); diff != "" {
+				t.Errorf("reviews (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
 
 // TestUnselectiveFirst checks the requests to the authorizer, in order, and the decision.
 func TestUnselectiveFirst(t *testing.T) {

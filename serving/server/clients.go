@@ -37,8 +37,8 @@ func withProtobuf(client *rest.Config) *rest.Config {
 // sends its first request. Errors name the flag.
 func restConfigFrom(file, flag string) (*rest.Config, error) {
 	if file == "" {
-		// The usual NO_PROXY does not have kube-apiserver's address. With rest.Config.Proxy instead, each client would have
-		// connections of its own.
+		// The usual NO_PROXY does not have kube-apiserver's address. With rest.Config.Proxy instead, each client
+		// would have connections of its own.
 		for _, name := range []string{"NO_PROXY", "no_proxy"} { // which one comes first differs between versions of Go
 			value := cmp.Or(os.Getenv(name), os.Getenv("NO_PROXY"), os.Getenv("no_proxy")) + "," + os.Getenv("KUBERNETES_SERVICE_HOST")
 			if err := os.Setenv(name, value); err != nil {
