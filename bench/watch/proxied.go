@@ -145,7 +145,8 @@ func (p *proxied) run(ctx context.Context, e *environment, f *flags, to endpoint
 	}
 	defer s.close()
 	var during cluster.InUse
-	if err := p.measure(ctx, s, f, p.clients, f.connectOver, func() (err error) {
+	// Evenly at the rate that a user may open watches, they would now and then exceed it.
+	if err := p.measure(ctx, s, f, p.clients, 2*f.connectOver, func() (err error) {
 		during, err = e.plane.InUse(ctx)
 		return err
 	}); err != nil {
