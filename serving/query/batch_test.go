@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -442,10 +443,10 @@ func TestBatchOfAReplacedSource(t *testing.T) {
 func TestUnwantedBatchIsCanceled(t *testing.T) {
 	withBatches(t, func(t *testing.T, f *fixture, s *fakeSource) {
 		f.pollAll(s, "a", "bb")
-		ended := 0
+		var ended atomic.Int32
 		s.setEvaluate(func(ctx context.Context, _ string, _ time.Time) (*Result, error) {
 			<-ctx.Done()
-			ended++
+			ended.Add(1)
 			return nil, ctx.Err()
 		})
 		time.Sleep(interval)
@@ -458,12 +459,12 @@ func TestUnwantedBatchIsCanceled(t *testing.T) {
 		other.setEvaluate(batchResult)
 		f.setSource("p", other)
 		f.mustQuery(batchQuery("a"))
-		if ended != 0 {
+		if ended.Load() != 0 {
 			t.Error("the batch ended while one of its queries had not been asked again")
 		}
 		f.mustQuery(batchQuery("bb"))
 		time.Sleep(time.Millisecond)
-		if ended != 1 {
+		if ended.Load() != 1 {
 			t.Error("the batch goes on")
 		}
 	})
