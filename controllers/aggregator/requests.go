@@ -16,14 +16,11 @@ import (
 	"time"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-
-	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 // Propagation delays: how long a change of an APIService may take to reach every component that
@@ -248,57 +245,4 @@ func (c *Client) Get(ctx context.Context, path string, params url.Values, into a
 		return fmt.Errorf("decode the answer of %s: %w", path, err)
 	}
 	return nil
-}
-
-// Answers requests path from every kube-apiserver at its own address, since each one
-// proxies requests over a network path of its own. It returns the error of the first
-// that does not answer 200, an APIStatus if that one answered. Those that cannot be
-// connected to do not count; if none can be, the request goes through their Service.
-func (c *Client) Answers(ctx context.Context, path string) error {
-	var asked int
-	var failed error
-	read := func(ctx context.Context, address string) (answer, error) {
-		got, err := c.get(ctx, address, path, runtime.ContentTypeJSON)
-		var unconnected connectError
-		switch {
-		case errors.As(err, &unconnected):
-			return answer{}, err
-		case err != nil:
-			// It is reached, and waits for the pods.
-			return answer{err}, nil //nolint:nilerr // it is the answer
-		case got.code != http.StatusOK:
-			return answer{got.statusError()}, nil
-		}
-		return answer{}, nil
-	}
-	_, err := getEach(ctx, c, read, func(_ string, got answer) {
-		asked++
-		if failed == nil && got.failed != nil {
-			failed = fmt.Errorf("GET %s: %w", path, got.failed)
-		}
-	})
-	if err == nil && asked > 0 {
-		return failed
-	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	if err := c.rest.Get().AbsPath(path).Do(ctx).Error(); err != nil {
-		return fmt.Errorf("GET %s: %w", path, err)
-	}
-	return nil
-}
-
-// answer is that of a kube-apiserver that was connected to; failed is nil if it is 200.
-type answer struct{ failed error }
-
-// statusError returns the error that a response stands for: the Status in its body, or
-// one made from its code.
-func (r *response) statusError() *apierrors.StatusError {
-	var status metav1.Status
-	if json.Unmarshal(r.body, &status) == nil && status.Kind == "Status" && status.Status == metav1.StatusFailure {
-		return &apierrors.StatusError{ErrStatus: status}
-	}
-	const maxText = 200
-	message := fmt.Sprintf("%d %s: %s", r.code, http.StatusText(r.code), text.Truncate(string(r.body), maxText))
-	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(r.code), Message: message}} //nolint:gosec // three digits
 }

@@ -11,14 +11,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
-	policyv1ac "k8s.io/client-go/applyconfigurations/policy/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -57,21 +55,6 @@ func rollingUpdate(s Serving) *appsv1ac.RollingUpdateDeploymentApplyConfiguratio
 	return appsv1ac.RollingUpdateDeployment().
 		WithMaxSurge(intstr.FromInt32(surge)).
 		WithMaxUnavailable(intstr.FromInt32(unavailable))
-}
-
-// PodDisruptionBudget keeps one pod during node drains. It returns nil for a single replica,
-// whose node could otherwise not be drained.
-func PodDisruptionBudget(s Serving) *policyv1ac.PodDisruptionBudgetApplyConfiguration {
-	if *s.Spec.Replicas < 2 {
-		return nil
-	}
-	return policyv1ac.PodDisruptionBudget(s.Name(), s.Namespace).
-		WithLabels(s.Labels()).
-		WithSpec(policyv1ac.PodDisruptionBudgetSpec().
-			WithMinAvailable(intstr.FromInt32(1)).
-			// A pod that is not ready serves nobody and may be evicted.
-			WithUnhealthyPodEvictionPolicy(policyv1.AlwaysAllow).
-			WithSelector(metav1ac.LabelSelector().WithMatchLabels(s.Selector())))
 }
 
 const (

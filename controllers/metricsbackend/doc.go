@@ -10,16 +10,16 @@
 //
 // The files, by subject:
 //
-//   - a reconciliation: controller.go (the phases), state.go (what they share, what is remembered
-//     between reconciliations, and grace periods), setup.go (watches and cache), errors.go
+//   - a reconciliation: controller.go (the phases), state.go (what they share), setup.go
+//     (watches and cache), errors.go, history.go (what is remembered between
+//     reconciliations, and grace periods)
 //   - several operators in one cluster: installation.go (package installation)
 //   - the spec: validate.go, versions.go (the API versions that it names, and those that two
 //     backends name)
 //   - APIServices: package lifecycle decides about each of them. advance.go makes the observations
 //     that it needs, and does what was decided, with ownership.go (whose they are), register.go,
-//     adopt.go (takes one over), verify.go (requests through it), retire.go (removes them) and
-//     otherowner.go (what the implementation of another owner answers and ours does not, and how
-//     its APIService is handed back)
+//     compare.go (what theirs answers and ours does not), adopt.go (takes one over), verify.go
+//     (requests through it), retire.go (removes them) and restore.go (hands one back)
 //   - what is deployed: deploy.go, certificates.go (package certificates), rollout.go
 //   - pods and their answers: pod.go (and its status), probe.go; existing.go and
 //     probedservice.go for spec.existing

@@ -163,7 +163,7 @@ func (v *Evaluator) addParts(ev *evaluation, now time.Time) {
 			continue
 		case now.Before(other.retryAt) || v.current(other, ev.source, now) != nil:
 			continue
-		case read.with(other.query.Batch) > maxUnused*(len(ev.parts)+1):
+		case read.with(other.query.Batch) > maxCombinations*(len(ev.parts)+1):
 			continue
 		case p != nil:
 			p.queue.remove(p)
@@ -178,8 +178,8 @@ func (v *Evaluator) addParts(ev *evaluation, now time.Time) {
 	}
 }
 
-// maxUnused limits the combinations of values that an evaluation of several queries reads, for each query.
-const maxUnused = 2
+// maxCombinations limits the combinations of values that an evaluation of several queries reads, for each of them.
+const maxCombinations = 2
 
 // combinations are the values of each label, of which an evaluation of several queries reads all combinations.
 type combinations [MaxBatchLabels]sets.Set[string]
