@@ -288,7 +288,7 @@ func (i RuleInterval) Duration(fallback time.Duration) (time.Duration, error) {
 	}
 	interval, err := time.ParseDuration(string(i))
 	if err != nil || interval < MinInterval || interval > MaxInterval {
-		return 0, fmt.Errorf("interval %q must be a duration such as 30s, between %s and %s", i, MinInterval, MaxInterval)
+		return 0, fmt.Errorf("%q must be a duration such as 30s, between %s and %s", i, MinInterval, MaxInterval)
 	}
 	return interval, nil
 }

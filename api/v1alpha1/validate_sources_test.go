@@ -225,10 +225,10 @@ func TestRuleInterval(t *testing.T) {
 		"1s":    {want: time.Second},
 		"1h":    {want: time.Hour},
 		"1m30s": {want: 90 * time.Second},
-		"61m":   {err: `interval "61m" must be a duration such as 30s, between 1s and 1h0m0s`},
+		"61m":   {err: `"61m" must be a duration such as 30s, between 1s and 1h0m0s`},
 		"0s":    {err: "must be a duration"},
 		"-1s":   {err: "must be a duration"},
-		"soon":  {err: `interval "soon" must be a duration`},
+		"soon":  {err: `"soon" must be a duration`},
 		"1d":    {err: "must be a duration"},
 	}
 	for interval, tc := range tests {

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -22,9 +24,9 @@ type Prometheus struct {
 	*prometheus.Process
 }
 
-// StartPrometheus starts Prometheus, which scrapes a target each second and stores its data
+// StartPrometheus starts Prometheus, which scrapes a target each interval and stores its data
 // in a folder.
-func StartPrometheus(ctx context.Context, folder, target string) (*Prometheus, error) {
+func StartPrometheus(ctx context.Context, folder, target string, interval time.Duration) (*Prometheus, error) {
 	folder = filepath.Join(folder, "prometheus")
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("make Prometheus' folder: %w", err)
@@ -33,7 +35,7 @@ func StartPrometheus(ctx context.Context, folder, target string) (*Prometheus, e
 	if err != nil {
 		return nil, err
 	}
-	process, err := prometheus.Launch(ctx, folder, freeport.Join(port), prometheus.Scrape(target))
+	process, err := prometheus.Launch(ctx, folder, freeport.Join(port), strings.Replace(prometheus.Scrape(target), "interval: 1s", "interval: "+interval.String(), 1))
 	if err != nil {
 		return nil, err
 	}

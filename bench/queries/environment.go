@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,7 +48,7 @@ func startEnvironment(ctx context.Context, f *flags, folder string, say progress
 		return e, err
 	}
 	e.target = httptest.NewServer(exposed)
-	if e.prometheus, err = cluster.StartPrometheus(ctx, folder, e.target.URL); err != nil {
+	if e.prometheus, err = cluster.StartPrometheus(ctx, folder, e.target.URL, time.Second); err != nil {
 		return e, err
 	}
 	// Contestants search for series when they start, and then each minute.

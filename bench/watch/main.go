@@ -127,11 +127,12 @@ func run(ctx context.Context, f *flags, folder string, out io.Writer, say progre
 		}
 	}
 	if !f.skipProxied {
-		idle, all, err := runProxied(ctx, e, f, say)
+		idle, all, ages, err := runProxied(ctx, e, f, say)
 		if err != nil {
 			return fmt.Errorf("clients of kube-apiserver: %w", err)
 		}
 		reportProxied(out, f, idle, all)
+		reportAges(out, f, ages)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ const valuesManifest = `  sources:
     - seriesQuery: '` + externalMetric + `{namespace!="",app!=""}'
       resources: {overrides: {namespace: {resource: namespace}}}
       metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (app)'
-`
+` + agedRules
 
 // proxied are the results of clients of one API that go through kube-apiserver.
 type proxied struct {
@@ -45,15 +45,18 @@ type proxied struct {
 }
 
 // runProxied measures kube-apiserver with clients that watch and that poll through it, and
-// returns its CPU without any, too.
-func runProxied(ctx context.Context, e *environment, f *flags, say progress.Say) (idle *measured, all []proxied, err error) {
+// returns its CPU without any, and the ages of values at watchers, too.
+func runProxied(ctx context.Context, e *environment, f *flags, say progress.Say) (idle *measured, all []proxied, ages map[string]*figures.Ages, err error) {
 	to, stop, err := e.startProxied(ctx, f, say)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	defer stop()
+	if ages, err = runAges(ctx, e, f, to, say); err != nil {
+		return nil, nil, nil, fmt.Errorf("ages of values: %w", err)
+	}
 	if idle, err = (&session{environment: e}).measure(ctx, f.idle); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	for _, api := range []api{resource, custom, external} {
 		for _, clients := range []int{f.clients, f.watches} {
@@ -63,7 +66,7 @@ func runProxied(ctx context.Context, e *environment, f *flags, say progress.Say)
 					p.name = fmt.Sprintf("poll, %v", interval)
 				}
 				if err := p.run(ctx, e, f, to, api); err != nil {
-					return nil, nil, fmt.Errorf("%d clients of %s, %s: %w", clients, api.name, p.name, err)
+					return nil, nil, nil, fmt.Errorf("%d clients of %s, %s: %w", clients, api.name, p.name, err)
 				}
 				say("%d clients of %s, %s: kube-apiserver %.0f mCPU, %s, %.0f goroutines", clients, api.name, p.name,
 					p.millicores(p.apiserver), figures.Mebibytes(int64(p.grown.Memory)), p.grown.Goroutines)
@@ -71,7 +74,7 @@ func runProxied(ctx context.Context, e *environment, f *flags, say progress.Say)
 			}
 		}
 	}
-	return idle, all, nil
+	return idle, all, ages, nil
 }
 
 // startProxied starts a Prometheus, and serving with all three APIs, behind kube-apiserver.
@@ -87,7 +90,7 @@ func (e *environment) startProxied(ctx context.Context, f *flags, say progress.S
 			stop()
 		}
 	}()
-	prometheus, err := cluster.StartPrometheus(ctx, e.folder, target.URL)
+	prometheus, err := cluster.StartPrometheus(ctx, e.folder, target.URL, f.interval)
 	if err != nil {
 		return to, nil, err
 	}
@@ -127,6 +130,7 @@ func (e *environment) series() string {
 		namespace, name, _ := strings.Cut(key, "/")
 		fmt.Fprintf(&b, "%s{namespace=%q,pod=%q} 1\n", customMetric, namespace, name)
 	}
+	b.WriteString(agedSeries())
 	for n := range len(e.fleet.Namespaces()) * appsPerNamespace {
 		namespace, app := e.target(n)
 		fmt.Fprintf(&b, "%s{namespace=%q,app=%q} 1\n", externalMetric, namespace, app)

@@ -19,8 +19,9 @@ type tally struct {
 	environment *environment
 
 	mu sync.Mutex
-	// recording is true during a measurement.
+	// recording is true during a measurement, which began last.
 	recording bool
+	began     time.Time
 	// events are received data points, points those that no client had before, and lists the
 	// responses to polls.
 	events, points, lists int
@@ -92,6 +93,7 @@ func (t *tally) record(on bool, now time.Time) {
 	}
 	t.recording = on
 	if on {
+		t.began = now
 		t.events, t.points, t.lists = 0, 0, 0
 	}
 }

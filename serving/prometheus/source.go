@@ -19,6 +19,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 	"github.com/metricsbackend/metrics-backend-operator/serving/accounttoken"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
@@ -179,11 +180,37 @@ func (s *Source) Close() {
 
 // Evaluate implements query.Source. Errors are *query.Failure.
 //
-// The samples have the time of the evaluation, as in all results of PromQL. The data may be older,
-// by up to the server's lookback (5m by default) and the range of the expression.
+// Results of PromQL have the time of the evaluation. The data may be older, by up to the server's lookback
+// (5m by default) and the range of the expression. For SampleTimes the expression asks for those, too.
 func (s *Source) Evaluate(ctx context.Context, q query.Query, at time.Time) (*query.Result, error) {
+	if q.SampleTimes != query.SampleTimesNotNeeded {
+		with, known := promql.WithSampleTimes(q.Expression)
+		if !known && q.SampleTimes == query.SampleTimesRequired {
+			return nil, failureOf(s.options.Name, nil, failf(query.ReasonRejected, "the times of the samples cannot be known of the query, as maxSampleAge requires"))
+		}
+		if known {
+			result, err := s.evaluate(ctx, q, with, at)
+			f, failed := errors.AsType[*query.Failure](err)
+			switch {
+			case !failed:
+				result.ReadSampleTimes(promql.SampleTimeLabel)
+				return result, nil
+			case q.SampleTimes == query.SampleTimesRequired || !f.Reason.SourceAnswered():
+				return nil, err
+			}
+			// The server may accept the query itself, or its result is small enough.
+		}
+	}
+	return s.evaluate(ctx, q, q.Expression, at)
+}
+
+// evaluate evaluates the expression of a query, or one that yields more.
+func (s *Source) evaluate(ctx context.Context, q query.Query, expression string, at time.Time) (*query.Result, error) {
 	result := &query.Result{Time: at}
-	err := s.request(ctx, forQuery, q, func(ctx context.Context, n *connection) error { return n.query(ctx, q, at, result) })
+	err := s.request(ctx, forQuery, q, func(ctx context.Context, n *connection) error {
+		q.Expression = expression
+		return n.query(ctx, q, at, result)
+	})
 	if err != nil {
 		return nil, err
 	}

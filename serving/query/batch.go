@@ -84,6 +84,7 @@ func (e *entry) batchKey() batchKey {
 // batch has the entries that may be evaluated together.
 type batch struct {
 	entries sets.Set[*entry]
+	slots   *slots
 	// most is how many at once until reducedUntil, as an evaluation of more failed.
 	most         int
 	reducedUntil time.Time
@@ -98,8 +99,9 @@ func (c *cache) addToBatch(e *entry) {
 		return
 	}
 	if c.batches[key] == nil {
-		c.batches[key] = &batch{entries: sets.New[*entry]()}
+		c.batches[key] = &batch{entries: sets.New[*entry](), slots: e.slots}
 	}
+	e.slots = c.batches[key].slots
 	c.batches[key].entries.Insert(e)
 }
 
@@ -279,7 +281,7 @@ func (b Batch) pick(of *Result, samples map[[MaxBatchLabels]string][]Sample) *Re
 		}
 	}
 	// Texts are counted once in a result, so that this is about the share of each.
-	return &Result{Time: of.Time, Samples: picked, Warnings: of.Warnings, Bytes: of.Bytes * len(picked) / max(len(of.Samples), 1)}
+	return &Result{Time: of.Time, Samples: picked, SampleTimes: of.SampleTimes, Warnings: of.Warnings, Bytes: of.Bytes * len(picked) / max(len(of.Samples), 1)}
 }
 
 // mayEvaluateFewer reports whether the parts of a failed evaluation are evaluated again at once, as fewer

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/internal/fairshare"
-	"github.com/metricsbackend/metrics-backend-operator/internal/schedule"
 	"github.com/metricsbackend/metrics-backend-operator/serving/delayqueue"
 )
 
@@ -39,7 +38,7 @@ type tenantUsage struct {
 // entry is the state of a query.
 type entry struct {
 	query Query
-	slots schedule.Schedule
+	slots *slots
 	// failedAlone says that the last evaluation failed, and was of this query alone.
 	failedAlone bool
 	// tenant is that of the query, or else of its first request.
@@ -148,7 +147,7 @@ func (c *cache) getOrAddTenant(name string) *tenantUsage {
 // add adds the entry of a query, whatever the limits.
 func (c *cache) add(q Query, requester string, now time.Time) *entry {
 	t := c.getOrAddTenant(requester)
-	e := &entry{query: q, slots: slotsOf(q), tenant: t, requester: requester, lastUsed: now}
+	e := &entry{query: q, slots: newSlots(q), tenant: t, requester: requester, lastUsed: now}
 	c.entries[q] = e
 	e.lru = t.lru.PushBack(e)
 	c.addToBatch(e)

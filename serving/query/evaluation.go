@@ -140,6 +140,9 @@ func (v *Evaluator) start(ev *evaluation, now time.Time) {
 	}
 	q := ev.entry.query
 	q.Expression = ev.expression()
+	if q.SampleTimes == SampleTimesNotNeeded && slices.ContainsFunc(ev.parts, func(p *evaluation) bool { return len(p.entry.subscribers) > 0 }) {
+		q.SampleTimes = SampleTimesIfKnown
+	}
 	go v.run(ctx, cancel, ev, q)
 }
 
@@ -159,7 +162,7 @@ func (v *Evaluator) run(ctx context.Context, cancel func(), ev *evaluation, q Qu
 		failure = &Failure{Source: ev.queue.name, Reason: ReasonTooLarge, Message: fmt.Sprintf(
 			"the result has %d samples, and the limit is %d: aggregate in the query", len(result.Samples), maxSamples)}
 	case result.Time.IsZero():
-		result = &Result{Time: ev.at, Samples: result.Samples, Warnings: result.Warnings, Bytes: result.Bytes}
+		result = &Result{Time: ev.at, Samples: result.Samples, SampleTimes: result.SampleTimes, Warnings: result.Warnings, Bytes: result.Bytes}
 	}
 	if failure == nil {
 		results, failure = ev.split(result)
@@ -167,7 +170,11 @@ func (v *Evaluator) run(ctx context.Context, cancel func(), ev *evaluation, q Qu
 	if failure != nil {
 		results = make([]*Result, len(ev.parts))
 	}
-	v.finish(ev, results, failure, started) //nolint:contextcheck // The next evaluations are not part of this one.
+	var newest time.Time
+	if failure == nil {
+		newest = result.newest()
+	}
+	v.finish(ev, results, newest, failure, started) //nolint:contextcheck // The next evaluations are not part of this one.
 }
 
 // evaluateRecovered evaluates a query, and turns a panic of the source into an error.
@@ -181,8 +188,9 @@ func evaluateRecovered(ctx context.Context, source Source, q Query, at time.Time
 	return source.Evaluate(ctx, q, at)
 }
 
-// finish records the outcome of an evaluation, and starts those that wait.
-func (v *Evaluator) finish(ev *evaluation, results []*Result, failure *Failure, started time.Time) {
+// finish records the outcome of an evaluation, whose newest sample is as of an instant that may not be known,
+// and starts those that wait.
+func (v *Evaluator) finish(ev *evaluation, results []*Result, newest time.Time, failure *Failure, started time.Time) {
 	v.mu.Lock()
 	defer v.unlock()
 	now := v.clock.Now()
@@ -204,6 +212,12 @@ func (v *Evaluator) finish(ev *evaluation, results []*Result, failure *Failure, 
 	default:
 		if !ev.canceled {
 			v.recordHealth(ev, failure, now)
+		}
+		if slots := ev.entry.slots; !newest.IsZero() && slots.follow(ev.at, newest) {
+			slot, _ := slots.Slot(ev.at.Add(maxEarly))
+			for _, p := range ev.parts {
+				p.slot = slot
+			}
 		}
 		for i, p := range ev.parts {
 			if !p.canceled {

@@ -110,6 +110,9 @@ type MetricQuery struct {
 	Duplicates v1alpha1.DuplicatesPolicy
 	// NaNAsZero replaces NaN with zero, as prometheus-adapter does.
 	NaNAsZero bool
+	// MaxSampleAge is the age of a sample at the instant of evaluation up to which it has a value; zero for any.
+	// The Query then has SampleTimesRequired.
+	MaxSampleAge time.Duration
 	// OmitInvalid serves the other series of an external metric or an object if one has no value.
 	OmitInvalid bool
 	// Fallback replaces the values of a failing source; may be nil.

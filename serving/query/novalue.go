@@ -40,7 +40,7 @@ func (m *MetricQuery) reject(v *Values) error {
 	if v.Omissions > 1 {
 		more = fmt.Sprintf(" (and %d series more without a value)", v.Omissions-1)
 	}
-	if first.Reason != OmitReasonDuplicate {
+	if first.Reason != OmitReasonDuplicate && first.Reason != OmitReasonTooOld {
 		more += "; correct the query"
 	}
 	if rest > 0 && first.Reason != OmitReasonDuplicate {

@@ -15,8 +15,6 @@ import (
 	"cmp"
 	"context"
 	"time"
-
-	"github.com/metricsbackend/metrics-backend-operator/internal/schedule"
 )
 
 // Query is what a source evaluates. Equal queries have equal results, so it is a map key.
@@ -40,7 +38,22 @@ type Query struct {
 	Declared bool
 	// Batch says with which others the query may be evaluated together.
 	Batch Batch
+	// SampleTimes says whether the times of the samples are needed. An Evaluator asks for them, too, while
+	// the query has subscribers.
+	SampleTimes SampleTimes
 }
+
+// SampleTimes says whether a Source returns the times of the samples that values are computed from.
+type SampleTimes int
+
+const (
+	// SampleTimesNotNeeded gives all samples the instant of evaluation, which costs the source least.
+	SampleTimesNotNeeded SampleTimes = iota
+	// SampleTimesIfKnown gives samples the instant of evaluation only if the source does not know more.
+	SampleTimesIfKnown
+	// SampleTimesRequired fails the evaluation if the source does not know them.
+	SampleTimesRequired
+)
 
 // size returns the bytes that a cached query counts as, without its result.
 func (q *Query) size() int { return len(q.Expression) + len(q.Batch.text()) }
@@ -70,28 +83,3 @@ type Querier interface {
 	// that one's last result.
 	Subscribe(q Query, since time.Time, receive func(*Result, error)) (stop func())
 }
-
-const (
-	minInterval     = time.Second
-	defaultInterval = 15 * time.Second
-)
-
-// slotsOf returns the slots in which a query is evaluated, the same on all replicas. Their times
-// are whole milliseconds, like those of resourceVersions.
-func slotsOf(q Query) schedule.Schedule {
-	interval := q.Interval
-	switch {
-	case interval <= 0:
-		interval = defaultInterval
-	case interval < minInterval:
-		interval = minInterval
-	}
-	return schedule.Schedule{
-		Interval: interval.Truncate(time.Millisecond),
-		Phase:    schedule.Phase(interval, q.Source, cmp.Or(q.Batch.text(), q.Expression), interval.String()),
-	}
-}
-
-// untilNext returns the duration from t to the start of the next slot: more than zero, and at
-// most one interval, even if the clock has jumped.
-func untilNext(s schedule.Schedule, t time.Time) time.Duration { return s.Next(t).Sub(t.Round(0)) }

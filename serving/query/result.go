@@ -17,8 +17,13 @@ type Sample struct {
 	Labels map[string]string
 	// Value as returned by the source; it may be NaN or infinite.
 	Value float64
-	// Time of the sample, as returned by the source.
+	// Time of the sample, as returned by the source: that of the newest samples that the value is computed
+	// from, of several series that of the oldest, if the query asks for it and the source knows. Otherwise
+	// it is the instant of evaluation.
 	Time time.Time
+	// Age is that of the sample at the instant of evaluation: EndedAge if no sample is known, and zero
+	// without SampleTimes.
+	Age time.Duration
 }
 
 // Result is what a source returned for a query. It is immutable, shared and not copied.
@@ -27,6 +32,8 @@ type Result struct {
 	Time time.Time
 	// Samples in the order of the source.
 	Samples []Sample
+	// SampleTimes says that the samples have their own times.
+	SampleTimes bool
 	// Warnings of the source.
 	Warnings []string
 	// Bytes is about what Samples and Warnings take in memory, labels included.

@@ -154,7 +154,7 @@ func (v *Evaluator) schedule(e *entry, now time.Time) {
 	if len(e.subscribers) == 0 {
 		return
 	}
-	due := now.Add(untilNext(e.slots, now))
+	due := now.Add(untilNext(e.slots.Schedule, now))
 	if e.evaluation == nil && e.outcome != nil && e.outcome.err != nil {
 		retry := []time.Time{e.retryAt, now.Add(minRetry)}
 		if q := v.queues[e.query.Source]; q != nil {

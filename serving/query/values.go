@@ -206,7 +206,7 @@ func (m *MetricQuery) combine(v *Values, samples []keyedSample) {
 	value, at, invalid := m.joined(samples)
 	q, ok := quantity(value)
 	if !ok {
-		reason, message := omitReason(value)
+		reason, message := m.omitReason(value, invalid)
 		if invalid != nil && len(samples) > 1 {
 			message = fmt.Sprintf("of its series %s %s", text.Printable(labelKey(invalid.Labels), maxLabels), message)
 		}
@@ -214,7 +214,7 @@ func (m *MetricQuery) combine(v *Values, samples []keyedSample) {
 		return
 	}
 	if invalid != nil {
-		reason, message := omitReason(m.number(invalid))
+		reason, message := m.omitReason(m.number(invalid), invalid)
 		v.omit("", invalid.Labels, reason, message) // the object has a value
 	}
 	item := Value{Object: first.object, Labels: first.labels, Quantity: q, Time: at}
@@ -256,8 +256,11 @@ func (m *MetricQuery) joined(samples []keyedSample) (value float64, at time.Time
 	return value, at, invalid
 }
 
-// number returns a sample's value, with NaNAsZero applied.
+// number returns a sample's value, with NaNAsZero applied, and NaN for one that is too old.
 func (m *MetricQuery) number(s *Sample) float64 {
+	if m.tooOld(s) {
+		return math.NaN()
+	}
 	if m.NaNAsZero && s.Value != s.Value {
 		return 0
 	}

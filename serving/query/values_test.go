@@ -65,6 +65,15 @@ func TestValues(t *testing.T) {
 		mq.OmitInvalid = true
 		return mq
 	}
+	upToAMinute := pods
+	upToAMinute.MaxSampleAge = time.Minute
+	summed := with(v1alpha1.DuplicatesSum)
+	summed.MaxSampleAge = time.Minute
+	aged := func(age time.Duration, value float64, labels ...string) Sample {
+		s := sampleOf(value, labels...)
+		s.Age = age
+		return s
+	}
 	infinite := []Sample{sampleOf(5, "pod", "a", "x", "1"), sampleOf(math.Inf(1), "pod", "a", "x", "2"), sampleOf(3, "pod", "b")}
 	twice := []Sample{sampleOf(1, "pod", "a", "code", "200"), tenSecondsOlder(sampleOf(4, "pod", "a", "code", "500")), sampleOf(3, "pod", "b")}
 	tests := map[string]struct {
@@ -104,6 +113,11 @@ func TestValues(t *testing.T) {
 		"the rest is served, but is nothing":  {omitting(pods), []Sample{sampleOf(math.NaN(), "pod", "a"), sampleOf(1, "pod", "b")}, []string{"b=1", "no a: NaN"}},
 		"the rest is served, its time, too":   {omitting(with(v1alpha1.DuplicatesSum)), []Sample{tenSecondsOlder(sampleOf(math.NaN(), "pod", "a", "x", "1")), sampleOf(2, "pod", "a", "x", "2")}, []string{"a=2", "no : NaN"}},
 		"the rest is served, but not of each": {omitting(pods), twice, []string{"b=3", "no a: Duplicate"}},
+		"too old":                             {upToAMinute, []Sample{aged(90*time.Second, 7, "pod", "a"), aged(time.Minute, 1, "pod", "b"), aged(EndedAge, 2, "pod", "c")}, []string{"b=1", "no a: TooOld", "no c: TooOld"}},
+		"of any age":                          {pods, []Sample{aged(EndedAge, 7, "pod", "a")}, []string{"a=7"}},
+		"too old among what is summed":        {summed, []Sample{aged(0, 7, "pod", "a", "x", "1"), aged(90*time.Second, 7, "pod", "a", "x", "2")}, []string{"no a: TooOld"}},
+		"too old, and the rest is served":     {omitting(summed), []Sample{aged(0, 7, "pod", "a", "x", "1"), aged(90*time.Second, 7, "pod", "a", "x", "2")}, []string{"a=7", "no : TooOld"}},
+		"too old is not zero":                 {MetricQuery{ObjectLabel: "pod", MaxSampleAge: time.Minute, NaNAsZero: true}, []Sample{aged(90*time.Second, math.NaN(), "pod", "a")}, []string{"no a: TooOld"}},
 		"selected": {MetricQuery{ObjectLabel: "pod", Select: labels.SelectorFromSet(labels.Set{"verb": "get"})}, []Sample{sampleOf(1, "pod", "a", "verb", "get"), sampleOf(2, "pod", "a", "verb", "put")},
 			[]string{"a=1"}},
 		"selected by a label that is added": {MetricQuery{Labels: map[string]string{"team": "t"}, Select: labels.SelectorFromSet(labels.Set{"team": "t"})}, []Sample{sampleOf(1)},
@@ -171,6 +185,10 @@ func TestExternalMetricsAreWhole(t *testing.T) {
 		"there is no rest":      {omitting, lag(math.NaN()), []string{"no : NaN"}, `there is no value, since the series {partition="0"} has none: NaN: the value is NaN (not a number, such as 0/0); correct the query`},
 		"only others are whole": {MetricQuery{Select: labels.SelectorFromSet(labels.Set{"partition": "1"})}, lag(4, math.Inf(1), 3), []string{"no : Infinite"}, infinite + "; correct the query"},
 		"only others are not":   {MetricQuery{Select: labels.SelectorFromSet(labels.Set{"partition": "0"})}, lag(4, math.Inf(1), 3), []string{`{partition="0"}=4`}, ""},
+		"one too old": {MetricQuery{MaxSampleAge: time.Minute}, []Sample{sampleOf(4, "partition", "0"), {Labels: map[string]string{"partition": "1"}, Value: 2, Time: t0, Age: 90 * time.Second}}, []string{"no : TooOld"},
+			`there is no value, since the series {partition="1"} has none: TooOld: its newest sample was 1m30s old, and maxSampleAge is 1m0s: check what exports it, or set invalidValues to Omit in rules[0], which serves the other series`},
+		"one has ended": {MetricQuery{MaxSampleAge: time.Minute}, []Sample{{Labels: map[string]string{"partition": "1"}, Value: 2, Time: t0, Age: EndedAge}}, []string{"no : TooOld"},
+			`there is no value, since the series {partition="1"} has none: TooOld: its series have ended, or have no recent sample: check what exports them`},
 		"made the same": {MetricQuery{Labels: map[string]string{"partition": "all"}}, lag(2, 3), []string{"no : Duplicate"},
 			`there is no value, since the series {partition="all"} has none: Duplicate: the result has 2 series with these labels: aggregate in the query, or set how to combine them in rules[0] (duplicates)`},
 		"made the same, and one is not summed": {MetricQuery{Labels: map[string]string{"partition": "all"}, Duplicates: v1alpha1.DuplicatesSum}, lag(2, math.Inf(1)), []string{"no : Infinite"},

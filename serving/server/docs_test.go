@@ -128,6 +128,7 @@ func TestReasonsDocumented(t *testing.T) {
 	explained("conditions.md", conditions, report.ReasonNoValues)
 	explained("conditions.md", conditions, reasonsIn(t, "../query/errors.go")...)
 	explained("conditions.md", conditions, reasonsIn(t, "../query/values.go")...)
+	explained("rules.md", ruleReasons, reasonsIn(t, "../query/sampleage.go")...)
 	explained("rules.md", ruleReasons, reasonsIn(t, "../prometheus/rules/health.go")...)
 	explained("rules.md", ruleReasons, reasonsIn(t, "../prometheus/resourcerules/evaluation.go")...)
 	for _, reason := range reasonsIn(t, "../../api/v1alpha1/conditions.go") {

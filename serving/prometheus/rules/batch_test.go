@@ -50,9 +50,14 @@ func newEngine(t testing.TB) *engine {
 
 // add adds a series with samples of the last minutes before engineTime, the newest one last.
 func (e *engine) add(labels map[string]string, values ...float64) {
+	e.addUntil(engineTime, labels, values...)
+}
+
+// addUntil adds a series whose newest sample is of an instant.
+func (e *engine) addUntil(newest time.Time, labels map[string]string, values ...float64) {
 	points := make([]chunks.Sample, len(values))
 	for i, v := range values {
-		points[i] = point{at: engineTime.Add(time.Duration(i+1-len(values)) * 30 * time.Second).UnixMilli(), value: v}
+		points[i] = point{at: newest.Add(time.Duration(i+1-len(values)) * 30 * time.Second).UnixMilli(), value: v}
 	}
 	e.series = append(e.series, storage.NewListSeries(promlabels.FromMap(labels), points))
 }
@@ -166,7 +171,7 @@ func randomExpression(r *rand.Rand, depth int) string {
 }
 
 // randomSeries adds series whose sums depend on their order.
-func randomSeries(r *rand.Rand, e *engine) {
+func randomSeries(r *rand.Rand, e *engine, age func(*rand.Rand) time.Duration) {
 	e.series = nil
 	seen := map[string]bool{}
 	for range 150 {
@@ -195,7 +200,7 @@ func randomSeries(r *rand.Rand, e *engine) {
 		if r.IntN(20) == 0 {
 			values[5] = []float64{math.NaN(), math.Inf(1)}[r.IntN(2)]
 		}
-		e.add(labels, values...)
+		e.addUntil(engineTime.Add(-age(r)), labels, values...)
 	}
 }
 
@@ -242,7 +247,7 @@ func TestBatchYieldsWhatEachQueryYields(t *testing.T) {
 	for range rounds {
 		rule := v1alpha1.MetricRule{SeriesQuery: "x", MetricsQuery: randomExpression(r, r.IntN(4))}
 		c := newCatalog(t, backend(nil, []v1alpha1.MetricRule{rule}), seriesOf("x", "namespace", "a"))
-		randomSeries(r, e)
+		randomSeries(r, e, func(*rand.Rand) time.Duration { return 0 })
 		var queries []query.Query
 		for range 8 {
 			mq, err := c.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "x", Series: selector(t, randomSelector(r))})

@@ -42,6 +42,9 @@ const (
 	ReasonIgnoresSelectors = "IgnoresSelectors"
 	// ReasonInvalidInterval means that the interval is not a duration, or out of range.
 	ReasonInvalidInterval = "InvalidInterval"
+	// ReasonInvalidMaxSampleAge means that the age is not a duration, or out of range, or that the times of
+	// samples cannot be known of the query.
+	ReasonInvalidMaxSampleAge = "InvalidMaxSampleAge"
 	// ReasonInvalidDuplicates means that there is no such policy.
 	ReasonInvalidDuplicates = "InvalidDuplicates"
 	// ReasonInvalidValuesPolicy means that invalidValues is no such policy.

@@ -36,6 +36,7 @@ var omitRemedies = map[query.OmitReason]string{
 	query.OmitReasonNaN:       "the query gives NaN (not a number, such as 0/0): correct metricsQuery, or set nanAsZero if autoscalers may go by 0",
 	query.OmitReasonInfinite:  "the query gives an infinity (such as 1/0): correct metricsQuery",
 	query.OmitReasonTooLarge:  "the query gives more than autoscalers can read: choose a larger unit in metricsQuery",
+	query.OmitReasonTooOld:    "their newest samples are older than maxSampleAge: check what exports them",
 	query.OmitReasonNoObject:  "the answer lacks the label that names the object: group by it in metricsQuery (<<.GroupBy>>)",
 }
 

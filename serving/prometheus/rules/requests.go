@@ -173,16 +173,21 @@ func (b *binding) newQuery(q *templateInput, requester string) (query.MetricQuer
 	if q.usesNamespace {
 		tenant, requester = q.namespace, ""
 	}
+	times := query.SampleTimesNotNeeded
+	if b.rule.maxSampleAge > 0 {
+		times = query.SampleTimesRequired
+	}
 	return query.MetricQuery{
-		Query:       query.Query{Source: b.rule.source.name, Expression: e.text, Interval: b.rule.interval, Tenant: tenant, Requester: requester},
-		Window:      e.window,
-		Origin:      b.rule.path,
-		ObjectLabel: b.objectLabel,
-		QuotedKeys:  q.quotedKeys(e.text),
-		Duplicates:  b.rule.duplicates,
-		NaNAsZero:   b.rule.spec.NaNAsZero,
-		OmitInvalid: b.rule.spec.InvalidValues == v1alpha1.InvalidValuesOmit,
-		Problems:    &b.rule.queryProblems,
+		Query:        query.Query{Source: b.rule.source.name, Expression: e.text, Interval: b.rule.interval, Tenant: tenant, Requester: requester, SampleTimes: times},
+		Window:       e.window,
+		Origin:       b.rule.path,
+		ObjectLabel:  b.objectLabel,
+		QuotedKeys:   q.quotedKeys(e.text),
+		Duplicates:   b.rule.duplicates,
+		NaNAsZero:    b.rule.spec.NaNAsZero,
+		MaxSampleAge: b.rule.maxSampleAge,
+		OmitInvalid:  b.rule.spec.InvalidValues == v1alpha1.InvalidValuesOmit,
+		Problems:     &b.rule.queryProblems,
 	}, nil
 }
 

@@ -99,7 +99,7 @@ func CompileResourceRules(rules *v1alpha1.ResourceRules, specs []v1alpha1.Source
 		q.Source = src.name
 		var err error
 		if q.Interval, err = rules.Interval.Duration(src.interval); err != nil {
-			note(path, invalidf(ReasonInvalidInterval, "%v", err))
+			note(path, invalidf(ReasonInvalidInterval, "interval %v", err))
 		}
 	}
 	if rules.Window != "" {

@@ -155,7 +155,7 @@ func TestResourceRulesThatAreWrong(t *testing.T) {
 		"a source":         {func(r *v1alpha1.ResourceRules) { r.Source = "x" }, "", ReasonUnknownSource, `"x"`},
 		"a window":         {func(r *v1alpha1.ResourceRules) { r.Window = "soon" }, "", ReasonInvalidWindow, "soon"},
 		"no window at all": {func(r *v1alpha1.ResourceRules) { r.Window = "0s" }, "", ReasonInvalidWindow, "0s"},
-		"an interval":      {func(r *v1alpha1.ResourceRules) { r.Interval = "1ms" }, "", ReasonInvalidInterval, "1ms"},
+		"an interval":      {func(r *v1alpha1.ResourceRules) { r.Interval = "1ms" }, "", ReasonInvalidInterval, `interval "1ms"`},
 		"no container":     {func(r *v1alpha1.ResourceRules) { r.CPU.ContainerLabel = "" }, ".cpu", ReasonInvalidResources, "containerLabel"},
 		"a template":       {func(r *v1alpha1.ResourceRules) { r.Memory.Resources.Template = "<<" }, ".memory", ReasonInvalidResources, "template"},
 		"a container":      {func(r *v1alpha1.ResourceRules) { r.Memory.ContainerQuery = "sum(" }, ".memory", ReasonInvalidMetricsQuery, "containerQuery"},

@@ -30,6 +30,8 @@ type rule struct {
 	external bool
 	source   *source
 	interval time.Duration
+	// maxSampleAge is zero for any.
+	maxSampleAge time.Duration
 	// selector is seriesQuery without surrounding space.
 	selector string
 	// series is the name that selector requires; empty for none.
@@ -77,8 +79,12 @@ func compile(spec v1alpha1.MetricRule, path string, position int, external bool,
 	if r.source != nil {
 		var err error
 		if r.interval, err = spec.Interval.Duration(r.source.interval); err != nil {
-			note(invalidf(ReasonInvalidInterval, "%v", err))
+			note(invalidf(ReasonInvalidInterval, "interval %v", err))
 		}
+	}
+	var err error
+	if r.maxSampleAge, err = spec.MaxSampleAge.Duration(0); err != nil {
+		note(invalidf(ReasonInvalidMaxSampleAge, "maxSampleAge %v", err))
 	}
 	if !spec.Duplicates.Known() {
 		note(invalidf(ReasonInvalidDuplicates, "duplicates is %q: it must be Reject, Sum, Average, Minimum or Maximum", spec.Duplicates))
