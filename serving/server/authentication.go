@@ -12,12 +12,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/group"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/authentication/request/union"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -70,10 +73,13 @@ func (o *Options) applyAuthentication(config *genericapiserver.Config) (*delegat
 		TokenAccessReviewTimeout:           a.TokenRequestTimeout,
 		TokenAccessReviewClient:            client.AuthenticationV1(),
 		ClientCertificateCAContentProvider: clientCA,
-		RequestHeaderConfig:                headers,
 	}.New()
 	if err != nil {
 		return nil, fmt.Errorf("set up delegated authentication: %w", err)
+	}
+	if headers != nil {
+		proxied := newFrontProxy(headers, clock.RealClock{})
+		authenticator = union.New(group.NewAuthenticatedGroupAdder(proxied), authenticator)
 	}
 
 	if clientCA != nil {
