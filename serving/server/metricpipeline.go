@@ -67,7 +67,7 @@ func newMetricPipeline(resources restmapping.Discovery, references *config.Refer
 		references: references, changed: wake.NewSignal(), clock: c,
 	}
 	p.hasSources = sync.OnceFunc(func() { p.running.Go(p.directory.Run) })
-	p.catalog = rules.NewCatalog(p.directory)
+	p.catalog = rules.NewCatalog(p.directory, p.clock)
 	p.directory.OnChange(func(mapper *restmapping.Mapper) {
 		p.catalog.SetResources(mapper)
 		p.changed.Set()

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"testing"
 
+	"k8s.io/utils/clock"
+
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/test/heap"
@@ -25,7 +27,7 @@ func large(b *testing.B, seriesOfRule func(rule int) []series.Series) *Catalog {
 			MetricsQuery:  `sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)`,
 		})
 	}
-	c := NewCatalog(&cluster{index: index()})
+	c := NewCatalog(&cluster{index: index()}, clock.RealClock{})
 	c.Apply(backend(rules, nil))
 	for i, r := range rules {
 		c.SetSeries(Selection{"prometheus", r.SeriesQuery}, seriesOfRule(i))

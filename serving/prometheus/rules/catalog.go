@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/internal/lru"
@@ -40,6 +41,7 @@ type Selection struct {
 // rules to compile.
 type Catalog struct {
 	resources Resources
+	clock     clock.PassiveClock
 
 	// changing serializes changes; mu is locked for writing only to publish their result.
 	changing sync.Mutex
@@ -71,7 +73,7 @@ type Catalog struct {
 	// lookups of series have succeeded.
 	unknown map[bool]error
 
-	shared *lru.Cache[sharedKey, *query.MetricQuery]
+	shared *lru.Cache[sharedKey, *sharedQuery]
 	// ended has metrics of rules whose last series ended, by metricKey.folded.
 	ended *lru.Cache[metricKey, endedMetric]
 }
@@ -82,9 +84,9 @@ var (
 )
 
 // NewCatalog returns a catalog without metrics.
-func NewCatalog(r Resources) *Catalog {
+func NewCatalog(r Resources, c clock.PassiveClock) *Catalog {
 	return &Catalog{
-		resources: r, discovered: map[Selection]*discovered{}, index: r.Current(),
+		resources: r, clock: c, discovered: map[Selection]*discovered{}, index: r.Current(),
 		metrics: newMetrics(), shared: newSharedQueries(), ended: newEndedMetrics(),
 	}
 }

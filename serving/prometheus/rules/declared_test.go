@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"k8s.io/utils/clock"
+
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
@@ -285,7 +287,7 @@ func TestDeclareKeepsWhatIsTheSame(t *testing.T) {
 // A CRD that is installed later is found without a restart, by rules and declarations.
 func TestACRDInstalledLater(t *testing.T) {
 	world := &cluster{index: index()}
-	c := NewCatalog(world)
+	c := NewCatalog(world, clock.RealClock{})
 	c.Apply(backend([]v1alpha1.MetricRule{{SeriesQuery: "ripeness", Resources: v1alpha1.RuleResources{Overrides: map[string]v1alpha1.RuleResource{
 		"cheese": {Group: "cheese.io", Resource: "cheese"}, "namespace": {Resource: "namespace"},
 	}}}}, nil))

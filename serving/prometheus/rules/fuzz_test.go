@@ -9,6 +9,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"k8s.io/utils/clock"
+
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
@@ -35,7 +37,7 @@ func FuzzRule(f *testing.F) {
 			Resources: v1alpha1.RuleResources{Template: template}, Name: v1alpha1.RuleName{Matches: matches, As: as}, MetricsQuery: metricsQuery,
 		}
 		spec := backend([]v1alpha1.MetricRule{{SeriesQuery: "good", Resources: namespacePod, Name: v1alpha1.RuleName{As: "good-one"}}, rule}, []v1alpha1.MetricRule{rule})
-		c := NewCatalog(&cluster{index: index()})
+		c := NewCatalog(&cluster{index: index()}, clock.RealClock{})
 		c.Apply(spec)
 		for _, s := range c.Selections() {
 			found := []series.Series{seriesOf("good", "namespace", "pod")}

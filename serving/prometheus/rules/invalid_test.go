@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"k8s.io/utils/clock"
+
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
@@ -68,7 +70,7 @@ func requireLike(t *testing.T, err error, want string) {
 // the cluster's resources are not known yet.
 func TestInvalidParts(t *testing.T) {
 	resources := &cluster{index: restmapping.NewMapper(nil, nil)}
-	c := NewCatalog(resources)
+	c := NewCatalog(resources, clock.RealClock{})
 	c.Apply(backend([]v1alpha1.MetricRule{{SeriesQuery: "{"}, {SeriesQuery: "x", Resources: namespacePod}}, []v1alpha1.MetricRule{{}}))
 	brands := customMetric("shop", "brands", "up")
 	brands.Spec.Describes.Resource = "brands"

@@ -16,6 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"k8s.io/utils/clock"
+
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
@@ -156,7 +158,7 @@ func TestListIsFair(t *testing.T) {
 		return v1alpha1.MetricRule{SeriesQuery: `{__name__=~"` + prefix + `.*"}`, Resources: v1alpha1.RuleResources{Template: "<<.Resource>>"}}
 	}
 	rules := []v1alpha1.MetricRule{rule("a"), rule("b"), rule("c")}
-	c := NewCatalog(&cluster{index: index()})
+	c := NewCatalog(&cluster{index: index()}, clock.RealClock{})
 	c.Apply(backend(rules, rules[:1]))
 	for _, s := range c.Selections() {
 		prefix := s.Selector[len(`{__name__=~"`):][:1]

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"k8s.io/utils/clock"
+
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
@@ -95,7 +97,7 @@ func TestMetricsWithoutSeries(t *testing.T) {
 func TestWithoutSeriesWhileASourceFails(t *testing.T) {
 	for _, external := range []bool{true, false} {
 		const resources = `resources: {template: <<.Resource>>}`
-		c := NewCatalog(&cluster{index: index()})
+		c := NewCatalog(&cluster{index: index()}, clock.RealClock{})
 		c.Apply(parseBackend(t, external, `{seriesQuery: lag, `+resources+`}`, `{seriesQuery: never, `+resources+`}`, `{seriesQuery: '{__name__=~".+",x=""}', `+resources+`}`))
 		path := partPath[external] + ".rules"
 		lag, never := Selection{"prometheus", "lag"}, Selection{"prometheus", "never"}
@@ -122,7 +124,7 @@ func TestWithoutSeriesWhileASourceFails(t *testing.T) {
 // TestNamesWithoutSeries: policies decide about the name of a metric also while it has no series, and
 // before they are known.
 func TestNamesWithoutSeries(t *testing.T) {
-	c := NewCatalog(&cluster{index: index()})
+	c := NewCatalog(&cluster{index: index()}, clock.RealClock{})
 	c.Apply(parseBackend(t, true, `{seriesQuery: '{__name__=~"L.+"}'}`, `{seriesQuery: Never}`))
 	lag := c.Selections()[1]
 	if lag.Selector == "Never" {
@@ -228,7 +230,7 @@ func TestUnreadableMetrics(t *testing.T) {
 			`ClusterScoped: autoscalers cannot read the metric depth of queues.cheese.io: these are in no namespace, and an autoscaler asks for objects of its own; make it in spec.externalMetrics.rules with resources.namespaced: false`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := NewCatalog(&cluster{index: index(named("queues", "queue", "Queue", false))})
+			c := NewCatalog(&cluster{index: index(named("queues", "queue", "Queue", false))}, clock.RealClock{})
 			c.Apply(parseBackend(t, test.external, test.rule))
 			c.SetSeries(c.Selections()[0], test.series)
 			h := c.Health()
@@ -248,7 +250,7 @@ func TestUnreadableMetrics(t *testing.T) {
 
 // TestErrorsForAutoscalers: an error says what to write in the autoscaler, or in place of it.
 func TestErrorsForAutoscalers(t *testing.T) {
-	c := NewCatalog(&cluster{index: index(metav1.APIResource{Name: "queues", SingularName: "queue", Kind: "Queue"})})
+	c := NewCatalog(&cluster{index: index(metav1.APIResource{Name: "queues", SingularName: "queue", Kind: "Queue"})}, clock.RealClock{})
 	c.Apply(backend([]v1alpha1.MetricRule{
 		parse(t, `{seriesQuery: depth, resources: {overrides: {queue: {group: cheese.io, resource: queue}}}}`),
 		parse(t, `{seriesQuery: hits, resources: {template: <<.Resource>>}, metricsQuery: 'max(hits{env=~"<<index .LabelValuesByName "env">>"}) by (pod)'}`),

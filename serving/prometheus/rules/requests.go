@@ -88,8 +88,8 @@ func (c *Catalog) resource(r query.ObjectRequest) (restmapping.Resource, error) 
 }
 
 // bindingQuery returns the query for objects by their names, or for all of them. If the query
-// for all objects provably yields the same for those named, it returns that, so that requests
-// for different objects share one evaluation.
+// for all objects provably yields the same for those named, and more than a few are asked for, it
+// returns that, so that requests for different objects share one evaluation.
 func (c *Catalog) bindingQuery(b *binding, namespace string, names []string, series labels.Selector) (query.MetricQuery, error) {
 	if names == nil {
 		return b.metricQuery(namespace, nil, series)
@@ -97,11 +97,11 @@ func (c *Catalog) bindingQuery(b *binding, namespace string, names []string, ser
 	key := newSharedKey(b, namespace, series)
 	shared, cached := c.shared.Get(key)
 	if !cached {
-		shared = b.sharedQuery(namespace, series)
+		shared = &sharedQuery{query: b.sharedQuery(namespace, series)}
 		c.shared.Add(key, shared)
 	}
-	if shared != nil && b.family.count.Load() <= maxSharedSeries {
-		return *shared, nil
+	if shared.wanted(len(names), int(b.family.count.Load()), b.rule.interval, c.clock.Now()) {
+		return *shared.query, nil
 	}
 	return b.metricQuery(namespace, names, series)
 }
@@ -120,11 +120,11 @@ func (b *binding) metricQuery(namespace string, names []string, series labels.Se
 func (c *Catalog) externalQuery(b *binding, namespace string, series labels.Selector) (query.MetricQuery, error) {
 	key := newSharedKey(b, namespace, series)
 	if cached, ok := c.shared.Get(key); ok {
-		return *cached, nil
+		return *cached.query, nil
 	}
 	mq, err := externalQuery(b, namespace, series)
 	if err == nil {
-		c.shared.Add(key, &mq)
+		c.shared.Add(key, &sharedQuery{query: &mq})
 	}
 	return mq, err
 }

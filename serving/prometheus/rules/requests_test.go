@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
+	"k8s.io/utils/clock"
+
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
@@ -81,7 +83,7 @@ func TestInvalidRequests(t *testing.T) {
 // A metric that may exist is not said to be missing.
 func TestBeforeDiscovery(t *testing.T) {
 	world := &cluster{index: &restmapping.Mapper{}}
-	c := NewCatalog(world)
+	c := NewCatalog(world, clock.RealClock{})
 	c.Apply(backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, []v1alpha1.MetricRule{{SeriesQuery: "lag"}}))
 	if _, _, err := c.ObjectQuery(pods("shop", "requests", "a")); !apierrors.IsServiceUnavailable(err) || world.wanted == 0 {
 		t.Errorf("without discovery: %v, asked for %d times", err, world.wanted)
@@ -230,7 +232,7 @@ func TestCollisions(t *testing.T) {
 	spec := backend([]v1alpha1.MetricRule{
 		rule("a", "sum(a{<<.LabelMatchers>>}) by (<<.GroupBy>>)"), rule("b", ""), rule(`{__name__=~"c.*"}`, "sum(c{<<.LabelMatchers>>}) by (<<.GroupBy>>)"),
 	}, []v1alpha1.MetricRule{rule("a", ""), rule("b", "")})
-	c := NewCatalog(&cluster{index: index()})
+	c := NewCatalog(&cluster{index: index()}, clock.RealClock{})
 	c.Apply(spec)
 	for _, s := range c.Selections() {
 		found := []series.Series{seriesOf(s.Selector, "namespace", "pod")}

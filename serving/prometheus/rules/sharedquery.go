@@ -4,6 +4,9 @@
 package rules
 
 import (
+	"sync"
+	"time"
+
 	promlabels "github.com/prometheus/prometheus/model/labels"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -13,6 +16,12 @@ import (
 )
 
 const (
+	// sharedRequests and sharedPart say when objects of a metric are asked for by one query for all: after so
+	// many requests in an interval, or if their names are this part of the series. Before, an autoscaler of
+	// three pods would cost a query over all pods of a large namespace. sharedTime is how long it then stays so.
+	sharedRequests = 5
+	sharedPart     = 10
+	sharedTime     = 10 * time.Minute
 	// maxSharedSeries limits the series of a metric at its source for which a shared query is
 	// used. Beyond it the query names the objects, so that an autoscaler of three pods does
 	// not cost a query over all series of a very large namespace.
@@ -30,6 +39,37 @@ const (
 	someObject    = "some-object-0-metricsbackend"
 	anotherObject = "another-object-1-metricsbackend"
 )
+
+// sharedQuery is the query for all objects of a namespace, or of the cluster, and what of it is asked for. Of an
+// external metric it is the query itself.
+type sharedQuery struct {
+	query *query.MetricQuery // nil for none
+
+	mu sync.Mutex
+	// requests and names count those since the start of an interval.
+	start           time.Time
+	requests, names int
+	// until is how long the query is used without further need.
+	until time.Time
+}
+
+// wanted counts a request for objects, and reports whether they are asked for by the query for all of them.
+func (s *sharedQuery) wanted(names, series int, interval time.Duration, now time.Time) bool {
+	if s.query == nil || series > maxSharedSeries {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.start) >= interval {
+		s.start, s.requests, s.names = now, 0, 0
+	}
+	s.requests++
+	s.names += names
+	if s.requests >= sharedRequests || s.names*sharedPart >= series {
+		s.until = now.Add(sharedTime)
+	}
+	return now.Before(s.until)
+}
 
 // sharedQuery returns the query for all objects of the namespace, or of the cluster, if it
 // provably yields for each object what the query for that object yields. Autoscalers with
@@ -98,15 +138,15 @@ func newSharedKey(b *binding, namespace string, series labels.Selector) sharedKe
 	return key
 }
 
-// newSharedQueries returns a cache of shared queries, nil where there is none.
-func newSharedQueries() *lru.Cache[sharedKey, *query.MetricQuery] {
-	return lru.New(maxSharedQueries, maxSharedBytes, func(k sharedKey, q *query.MetricQuery) int {
+// newSharedQueries returns a cache of shared queries.
+func newSharedQueries() *lru.Cache[sharedKey, *sharedQuery] {
+	return lru.New(maxSharedQueries, maxSharedBytes, func(k sharedKey, s *sharedQuery) int {
 		if len(k.series) > maxSharedSelector {
 			return maxSharedBytes // which is not cached
 		}
 		const fixed = 1 << 10 // the approximate size of key and query without text
 		size := fixed + len(k.namespace) + len(k.series)
-		if q != nil {
+		if q := s.query; q != nil {
 			size += len(q.Query.Expression)
 			if q.Query.Batch != (query.Batch{}) {
 				size += len(q.Query.Expression) // about the size of its template

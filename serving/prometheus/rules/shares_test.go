@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/endpoints"
 
+	"k8s.io/utils/clock"
+
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 )
@@ -51,7 +53,7 @@ func TestDiscoveryIsSmall(t *testing.T) {
 		"41 characters, which count once": strings.Repeat("x", 36), "253 characters": strings.Repeat("x", 248),
 		"escapes": strings.Repeat("&", 248), "separators": strings.Repeat("\u2028", 248),
 	} {
-		c := NewCatalog(&cluster{index: index()})
+		c := NewCatalog(&cluster{index: index()}, clock.RealClock{})
 		rules := []v1alpha1.MetricRule{{SeriesQuery: "x", Resources: v1alpha1.RuleResources{Template: "<<.Resource>>"}, Name: v1alpha1.RuleName{As: "${0}" + end}}}
 		c.Apply(backend(rules, rules))
 		var all []series.Series

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"k8s.io/utils/clock"
+
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
@@ -79,7 +81,7 @@ func seriesOf(name string, labels ...string) series.Series {
 // newCatalog has rules in force, and the same series for each selection.
 func newCatalog(t testing.TB, spec *v1alpha1.MetricsBackendSpec, all ...series.Series) *Catalog {
 	t.Helper()
-	c := NewCatalog(&cluster{index: index()})
+	c := NewCatalog(&cluster{index: index()}, clock.RealClock{})
 	c.Apply(spec)
 	for _, s := range c.Selections() {
 		c.SetSeries(s, all)

@@ -70,7 +70,7 @@ func heapOf(t *testing.T, metrics int, fill func(*v1alpha1.ExternalMetricSpec, i
 	}
 	text := string(body)
 	config := kubeAPIServer(t, func(string) (int, string) { return http.StatusOK, text })
-	catalog := rules.NewCatalog(restmapping.NewDirectory(nil, clock.RealClock{}))
+	catalog := rules.NewCatalog(restmapping.NewDirectory(nil, clock.RealClock{}), clock.RealClock{})
 	catalog.Apply(&v1alpha1.MetricsBackendSpec{Sources: []v1alpha1.SourceSpec{{Name: "main", Prometheus: &v1alpha1.PrometheusSource{URL: "http://prometheus"}}}})
 	c, err := newClusterWatcher(config, "cluster", nil, nil, Target{Metrics: catalog.Declare})
 	if err != nil {

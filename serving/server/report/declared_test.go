@@ -72,7 +72,7 @@ func TestDeclaredReportIsFair(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := &Reporter{Catalog: rules.NewCatalog(restmapping.NewDirectory(nil, clock.RealClock{}))}
+				r := &Reporter{Catalog: rules.NewCatalog(restmapping.NewDirectory(nil, clock.RealClock{}), clock.RealClock{})}
 				// Each metric has a source of its own: the evaluator's limits do not matter here.
 				var sources []v1alpha1.SourceSpec
 				for _, m := range tc.metrics {

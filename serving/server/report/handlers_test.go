@@ -26,7 +26,7 @@ func TestSourcesHandler(t *testing.T) {
 		Failures: []v1alpha1.KubeletFailure{{Reason: v1alpha1.ScrapeTimeout, Count: 1, Nodes: []string{"a"}, Message: "no answer"}},
 	}
 	handler := Handlers(&Reporter{
-		Catalog:            rules.NewCatalog(restmapping.NewDirectory(nil, clock.RealClock{})),
+		Catalog:            rules.NewCatalog(restmapping.NewDirectory(nil, clock.RealClock{}), clock.RealClock{}),
 		Clock:              clock.RealClock{},
 		ObservedGeneration: func() int64 { return 7 },
 		Kubelets:           func() v1alpha1.KubeletReport { return report },
@@ -67,7 +67,7 @@ func TestSourcesHandler(t *testing.T) {
 func TestGenerationOfAReport(t *testing.T) {
 	generation := int64(1)
 	r := &Reporter{
-		Catalog:            rules.NewCatalog(restmapping.NewDirectory(nil, clock.RealClock{})),
+		Catalog:            rules.NewCatalog(restmapping.NewDirectory(nil, clock.RealClock{}), clock.RealClock{}),
 		Clock:              clock.RealClock{},
 		ObservedGeneration: func() int64 { return generation },
 		Kubelets:           func() v1alpha1.KubeletReport { return v1alpha1.KubeletReport{} },

@@ -31,7 +31,7 @@ func TestLongQueries(t *testing.T) {
 	const metrics = 175
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := &Reporter{Catalog: rules.NewCatalog(restmapping.NewDirectory(nil, clock.RealClock{}))}
+			r := &Reporter{Catalog: rules.NewCatalog(restmapping.NewDirectory(nil, clock.RealClock{}), clock.RealClock{})}
 			r.Catalog.Apply(&v1alpha1.MetricsBackendSpec{Sources: []v1alpha1.SourceSpec{
 				{Name: "main", Prometheus: &v1alpha1.PrometheusSource{URL: "http://prometheus"}},
 			}})

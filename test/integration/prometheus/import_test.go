@@ -14,6 +14,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
 
+	"k8s.io/utils/clock"
+
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/adapterconfig"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
@@ -61,7 +63,7 @@ func TestImportMarksInvalidRules(t *testing.T) {
 			if err := yaml.UnmarshalStrict(out.Bytes(), &backend); err != nil {
 				t.Fatalf("%s: %v\n%s", rule, err, &out)
 			}
-			c := rules.NewCatalog(newPods())
+			c := rules.NewCatalog(newPods(), clock.RealClock{})
 			c.Apply(&backend.Spec)
 			want := output.OK
 			health := c.Health().Rules

@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"k8s.io/utils/clock"
+
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	source "github.com/metricsbackend/metrics-backend-operator/serving/prometheus"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
@@ -98,7 +100,7 @@ func TestWideQuestionsGiveTheSame(t *testing.T) {
 	} {
 		ask := func(count int, names ...string) query.Query {
 			t.Helper()
-			c := rules.NewCatalog(newPods())
+			c := rules.NewCatalog(newPods(), clock.RealClock{})
 			c.Apply(&v1alpha1.MetricsBackendSpec{
 				Sources:       []v1alpha1.SourceSpec{{Name: "real", Prometheus: &v1alpha1.PrometheusSource{URL: "http://x"}}},
 				CustomMetrics: &v1alpha1.CustomMetricsSpec{Rules: []v1alpha1.MetricRule{{SeriesQuery: "depth", Resources: v1alpha1.RuleResources{Template: "<<.Resource>>"}, MetricsQuery: metricsQuery}}},

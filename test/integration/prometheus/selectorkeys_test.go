@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"k8s.io/utils/clock"
+
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
 	discovered "github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
@@ -30,7 +32,7 @@ func TestSelectorKeys(t *testing.T) {
 	t.Parallel()
 	s := start(t, `depth{namespace="a",pod="one",app="web"} 5`, `depth`)
 	namespacePod := v1alpha1.RuleResources{Template: "<<.Resource>>"}
-	c := rules.NewCatalog(newPods())
+	c := rules.NewCatalog(newPods(), clock.RealClock{})
 	c.Apply(&v1alpha1.MetricsBackendSpec{
 		Sources:         []v1alpha1.SourceSpec{{Name: "real", Prometheus: &v1alpha1.PrometheusSource{URL: "http://x"}}},
 		CustomMetrics:   &v1alpha1.CustomMetricsSpec{Rules: []v1alpha1.MetricRule{{SeriesQuery: "depth", Resources: namespacePod}}},
