@@ -41,8 +41,8 @@ func TestRolloutFinished(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 3}, Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](2)}, Status: tc.status}
-			if got := rolloutFinished(d, tc.applied); got != tc.want {
-				t.Errorf("got %t", got)
+			if got := rolloutResult(d, tc.applied, nil); (got.status == metav1.ConditionTrue) != tc.want {
+				t.Errorf("got %v", got)
 			}
 		})
 	}
