@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -187,12 +188,7 @@ func (s state) isCurrent(found client.Object, body []byte, since time.Duration) 
 }
 
 func has(all, wanted map[string]string) bool {
-	for key, value := range wanted {
-		if all[key] != value {
-			return false
-		}
-	}
-	return true
+	return labels.SelectorFromSet(wanted).Matches(labels.Set(all))
 }
 
 // changedBy returns the field manager that wrote the object last, other than this one.
