@@ -209,12 +209,11 @@ func (a *Applier) changedBy(ctx context.Context, id objectID) string {
 // find returns the object, or nil if it does not exist.
 func (a *Applier) find(ctx context.Context, backend string, id objectID) (client.Object, error) {
 	object := Prototype(id.GroupVersionKind)
-	var err error
+	var reader client.Reader = a.client
 	if isOptional(id.GroupVersionKind) {
-		err = a.live.Get(ctx, id.ObjectKey, object)
-	} else {
-		err = a.client.Get(ctx, id.ObjectKey, object)
+		reader = a.live
 	}
+	err := reader.Get(ctx, id.ObjectKey, object)
 	if apierrors.IsNotFound(err) {
 		object = metadataOf(id)
 		err = a.live.Get(ctx, id.ObjectKey, object)

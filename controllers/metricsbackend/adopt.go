@@ -123,7 +123,7 @@ func (r *Reconciler) withdrawAuthorities(ctx context.Context, s *reconcileState)
 func (r *Reconciler) setCABundle(ctx context.Context, live *apiregistrationv1.APIService, caBundle []byte) (*apiregistrationv1.APIService, error) {
 	changed := live.DeepCopy()
 	changed.Spec.CABundle = caBundle
-	if err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
+	if err := r.Client.Patch(ctx, changed, unchangedSince(live), client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
 		return nil, fmt.Errorf("change the caBundle of APIService %s: %w", live.Name, err)
 	}
 	return changed, nil
@@ -170,8 +170,7 @@ func (r *Reconciler) endTrial(ctx context.Context, s *reconcileState, live *apir
 	// Not by an apply, which keeps what an update has set.
 	verified := live.DeepCopy()
 	delete(verified.Annotations, v1alpha1.AnnotationUnverified)
-	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, verified, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
+	if err := r.Client.Patch(ctx, verified, unchangedSince(live), client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
 		return fmt.Errorf("take annotation %s off APIService %s: %w", v1alpha1.AnnotationUnverified, live.Name, err)
 	}
 	s.registered[live.Name] = verified

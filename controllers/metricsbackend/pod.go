@@ -122,8 +122,7 @@ func (s *reconcileState) describeServing() {
 	}
 	status.CertificateNotAfter = nil
 	if !s.certificate.NotAfter.IsZero() {
-		end := metav1.NewTime(s.certificate.NotAfter).Rfc3339Copy()
-		status.CertificateNotAfter = &end
+		status.CertificateNotAfter = new(metav1.NewTime(s.certificate.NotAfter).Rfc3339Copy())
 	}
 	status.Pods = nil
 	for _, p := range s.rollout.pods[:min(len(s.rollout.pods), v1alpha1.MaxServingPods)] {
