@@ -61,7 +61,7 @@ var table = map[Suite]map[Tier]string{
 			TestUntrustedKubelets TestNamespaceTerminating
 			TestGroupsComeAndGo TestWhoMayReadMetrics TestObjectsAreAccepted TestPodsAreRestricted TestChildrenMetadata
 			TestDriftIsCorrected TestCRDOlderThanOperator TestCRDNewerThanOperator TestKubectlApplyPrune
-			TestExistingAndServing TestContested TestSpecAppliedByTwo TestServerSideApplyAfterClientSide TestTwoBackends
+			TestExistingAndServing TestSpecAppliedByTwo TestServerSideApplyAfterClientSide TestTwoBackends
 			TestRights TestScrapeAccount TestCertificatesChangeUnderLoad TestCertManager TestPriorityClassLimited TestPriorityClassWithoutQuota
 			TestPoliciesChangeWhatIsApplied TestPoliciesRefuseWhatIsApplied
 			TestSteadyHourPersistsLeasesOnly TestAdoptionOfUnreachablePods TestAdoptionReverted
