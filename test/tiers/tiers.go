@@ -58,7 +58,7 @@ var table = map[Suite]map[Tier]string{
 			TestKubectlShowsColumnsAndFields TestValidationOfSources TestValidationOfDeclaredMetricsAndPolicies
 			TestDefaultsOfSourcesAndMetrics TestDeclaredMetric TestOperatorMemory
 			TestOneOfTwoKubeAPIServersLags
-			TestUntrustedKubelets TestNamespaceTerminating
+			TestUntrustedKubelets
 			TestGroupsComeAndGo TestWhoMayReadMetrics TestObjectsAreAccepted TestPodsAreRestricted TestChildrenMetadata
 			TestDriftIsCorrected TestCRDOlderThanOperator TestCRDNewerThanOperator TestKubectlApplyPrune
 			TestExistingAndServing TestSpecAppliedByTwo TestServerSideApplyAfterClientSide TestTwoBackends
