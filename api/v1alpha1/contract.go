@@ -145,7 +145,7 @@ const ScrapeAccountVariable = "SCRAPE_SERVICE_ACCOUNT"
 // Serves reports whether serving pods answer requests for an API group, and may collect what that takes: if the spec has its
 // section, or while the status has an APIService of it. Its removal takes time, and until then answers must not become empty.
 func (b *MetricsBackend) Serves(group string) bool {
-	return b.Spec.sections()[group] || slices.Contains(b.RetainedGroups(), group)
+	return b.Spec.Section(group).Set || slices.Contains(b.RetainedGroups(), group)
 }
 
 // RetainedGroups returns the API groups that serving pods answer requests for although the spec lacks their section, once
@@ -154,16 +154,11 @@ func (b *MetricsBackend) RetainedGroups() []string {
 	var groups []string
 	for _, service := range b.Status.APIServices {
 		_, group, _ := strings.Cut(service.Name, ".")
-		if has, known := b.Spec.sections()[group]; known && !has {
+		if section := b.Spec.Section(group); section.Field != "" && !section.Set {
 			groups = append(groups, group)
 		}
 	}
 	return groups
-}
-
-// sections reports of each API group whether the spec has its section.
-func (s *MetricsBackendSpec) sections() map[string]bool {
-	return map[string]bool{"metrics.k8s.io": s.ResourceMetrics != nil, "custom.metrics.k8s.io": s.CustomMetrics != nil, "external.metrics.k8s.io": s.ExternalMetrics != nil}
 }
 
 // RenewOwnCertificate is how a kubelet gets a new certificate that it signs itself: it makes one only if there is none.

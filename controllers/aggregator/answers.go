@@ -24,24 +24,18 @@ import (
 func (c *Client) Answers(ctx context.Context, path string) error {
 	var asked int
 	var failed error
-	read := func(ctx context.Context, address string) (answer, error) {
-		got, err := c.get(ctx, address, path, runtime.ContentTypeJSON)
-		var unconnected connectError
-		switch {
-		case errors.As(err, &unconnected):
-			return answer{}, err
-		case err != nil:
-			// It is reached, and waits for the pods.
-			return answer{err}, nil //nolint:nilerr // it is the answer
-		case got.code != http.StatusOK:
-			return answer{got.statusError()}, nil
+	// An error of a kube-apiserver that was connected to is its answer: it waits for the pods, too.
+	read := func(ctx context.Context, address string) (answer, unconnected error) {
+		_, err := c.get(ctx, address, path, runtime.ContentTypeJSON)
+		if _, ok := errors.AsType[connectError](err); ok {
+			return nil, err
 		}
-		return answer{}, nil
+		return err, nil
 	}
-	_, err := getEach(ctx, c, read, func(_ string, got answer) {
+	_, err := getEach(ctx, c, read, func(_ string, answer error) {
 		asked++
-		if failed == nil && got.failed != nil {
-			failed = fmt.Errorf("GET %s: %w", path, got.failed)
+		if failed == nil && answer != nil {
+			failed = fmt.Errorf("GET %s: %w", path, answer)
 		}
 	})
 	if err == nil && asked > 0 {
@@ -55,17 +49,14 @@ func (c *Client) Answers(ctx context.Context, path string) error {
 	return nil
 }
 
-// answer is that of a kube-apiserver that was connected to; failed is nil if it is 200.
-type answer struct{ failed error }
-
 // statusError returns the error that a response stands for: the Status in its body, or
 // one made from its code.
-func (r *response) statusError() *apierrors.StatusError {
+func statusError(code int, body []byte) *apierrors.StatusError {
 	var status metav1.Status
-	if json.Unmarshal(r.body, &status) == nil && status.Kind == "Status" && status.Status == metav1.StatusFailure {
+	if json.Unmarshal(body, &status) == nil && status.Kind == "Status" && status.Status == metav1.StatusFailure {
 		return &apierrors.StatusError{ErrStatus: status}
 	}
 	const maxText = 200
-	message := fmt.Sprintf("%d %s: %s", r.code, http.StatusText(r.code), text.Truncate(string(r.body), maxText))
-	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(r.code), Message: message}} //nolint:gosec // three digits
+	message := fmt.Sprintf("%d %s: %s", code, http.StatusText(code), text.Truncate(string(body), maxText))
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Message: message}} //nolint:gosec // three digits
 }

@@ -122,7 +122,6 @@ func (c *Client) hostname() (string, error) {
 }
 
 type response struct {
-	code        int
 	contentType string
 	body        []byte
 }
@@ -132,8 +131,8 @@ type connectError struct{ error }
 
 func (e connectError) Unwrap() error { return e.error }
 
-// get sends a request to the kube-apiserver at address. A response with an error code
-// is no error.
+// get sends a request to the kube-apiserver at address. The error is an APIStatus if it
+// does not answer 200.
 func (c *Client) get(ctx context.Context, address, path, accept string) (*response, error) {
 	hostname, err := c.hostname()
 	if err != nil {
@@ -176,5 +175,8 @@ func (c *Client) get(ctx context.Context, address, path, accept string) (*respon
 	if err != nil {
 		return nil, fmt.Errorf("read the answer to GET %s: %w", path, err)
 	}
-	return &response{code: got.StatusCode, contentType: got.Header.Get("Content-Type"), body: body}, nil
+	if got.StatusCode != http.StatusOK {
+		return nil, statusError(got.StatusCode, body)
+	}
+	return &response{contentType: got.Header.Get("Content-Type"), body: body}, nil
 }

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -128,9 +128,7 @@ func (c *Client) current(ctx context.Context, address string) ([]schema.GroupVer
 	got, err := c.get(ctx, address, "/apis", acceptAggregated)
 	switch {
 	case err != nil:
-		return nil, err
-	case got.code != http.StatusOK:
-		return nil, fmt.Errorf("discovery answered %d %s", got.code, http.StatusText(got.code))
+		return nil, fmt.Errorf("read discovery: %w", err)
 	case !strings.Contains(got.contentType, "as=APIGroupDiscoveryList"):
 		return nil, errors.New("this kube-apiserver has no aggregated discovery of version v2")
 	}
@@ -155,12 +153,10 @@ func (c *Client) cached(ctx context.Context, address, name string) (*apiregistra
 	path := "/apis/" + apiregistrationv1.SchemeGroupVersion.String() + "/apiservices/" + name + "?resourceVersion=0"
 	got, err := c.get(ctx, address, path, runtime.ContentTypeJSON)
 	switch {
-	case err != nil:
-		return nil, err
-	case got.code == http.StatusNotFound:
+	case apierrors.IsNotFound(err):
 		return nil, nil
-	case got.code != http.StatusOK:
-		return nil, fmt.Errorf("GET %s answered %d %s", path, got.code, http.StatusText(got.code))
+	case err != nil:
+		return nil, fmt.Errorf("GET %s: %w", path, err)
 	}
 	service := &apiregistrationv1.APIService{}
 	if err := json.Unmarshal(got.body, service); err != nil {

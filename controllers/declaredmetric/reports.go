@@ -15,6 +15,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/metrics/pkg/apis/custom_metrics"
+	"k8s.io/metrics/pkg/apis/external_metrics"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
@@ -58,20 +60,8 @@ func (m *metric) id() metricID {
 	return metricID{m.kind, types.NamespacedName{Namespace: m.Namespace, Name: m.Name}, m.UID}
 }
 
-// groups are the API group of each kind, and the field of the spec that enables it.
-var groups = map[string]struct {
-	suffix, field string
-	wanted        func(*v1alpha1.MetricsBackendSpec) bool
-}{
-	kindCustom: {
-		".custom.metrics.k8s.io", "spec.customMetrics",
-		func(spec *v1alpha1.MetricsBackendSpec) bool { return spec.CustomMetrics != nil },
-	},
-	kindExternal: {
-		".external.metrics.k8s.io", "spec.externalMetrics",
-		func(spec *v1alpha1.MetricsBackendSpec) bool { return spec.ExternalMetrics != nil },
-	},
-}
+// groups are the API group of each kind.
+var groups = map[string]string{kindCustom: custom_metrics.GroupName, kindExternal: external_metrics.GroupName}
 
 // tooMany is what is known of metrics beyond the limits: serving pods do not use them. The
 // message does not change with the number of metrics, so that statuses are written once.
@@ -122,7 +112,7 @@ func backendOf(kind string, backends []v1alpha1.MetricsBackend) (string, *proble
 	for i := range backends {
 		backend := &backends[i]
 		switch {
-		case !group.wanted(&backend.Spec) || backend.DeletionTimestamp != nil:
+		case !backend.Spec.Section(group).Set || backend.DeletionTimestamp != nil:
 		case backend.Spec.Existing != nil:
 			foreign = backend.Name
 		default:
@@ -130,24 +120,24 @@ func backendOf(kind string, backends []v1alpha1.MetricsBackend) (string, *proble
 		}
 	}
 	if len(serving) == 0 {
-		message := fmt.Sprintf("no MetricsBackend serves %ss: an administrator can set %s in one", kind, group.field)
+		message := fmt.Sprintf("no MetricsBackend serves %ss: an administrator can set spec.%s in one", kind, new(v1alpha1.MetricsBackendSpec).Section(group).Field)
 		if foreign != "" {
 			message = fmt.Sprintf("MetricsBackend %s leaves the API to spec.existing, which knows no %ss: an administrator can take that out", foreign, kind)
 		}
 		return "", &problem{stalled: true, reason: v1alpha1.ReasonNoBackend, message: message}
 	}
 	slices.SortFunc(serving, func(a, b *v1alpha1.MetricsBackend) int {
-		return cmp.Or(registered(b, group.suffix)-registered(a, group.suffix),
+		return cmp.Or(registered(b, group)-registered(a, group),
 			a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
 	return serving[0].Name, nil
 }
 
 // registered returns the number of registered versions of a group.
-func registered(backend *v1alpha1.MetricsBackend, suffix string) int {
+func registered(backend *v1alpha1.MetricsBackend, group string) int {
 	n := 0
 	for _, service := range backend.Status.APIServices {
-		if strings.HasSuffix(service.Name, suffix) && !service.State.IsPending() {
+		if strings.HasSuffix(service.Name, "."+group) && !service.State.IsPending() {
 			n++
 		}
 	}

@@ -155,8 +155,7 @@ func (w writer) values(h *v1alpha1.DeclaredHealth) {
 	}
 	w.Value, w.Values, w.Time = value, values, nil
 	if !h.Time.IsZero() {
-		at := h.Time.Rfc3339Copy()
-		w.Time = &at
+		w.Time = new(h.Time.Rfc3339Copy())
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -187,12 +188,7 @@ func (s state) isCurrent(found client.Object, body []byte, since time.Duration) 
 }
 
 func has(all, wanted map[string]string) bool {
-	for key, value := range wanted {
-		if all[key] != value {
-			return false
-		}
-	}
-	return true
+	return labels.SelectorFromSet(wanted).Matches(labels.Set(all))
 }
 
 // changedBy returns the field manager that wrote the object last, other than this one.
@@ -213,12 +209,11 @@ func (a *Applier) changedBy(ctx context.Context, id objectID) string {
 // find returns the object, or nil if it does not exist.
 func (a *Applier) find(ctx context.Context, backend string, id objectID) (client.Object, error) {
 	object := Prototype(id.GroupVersionKind)
-	var err error
+	var reader client.Reader = a.client
 	if isOptional(id.GroupVersionKind) {
-		err = a.live.Get(ctx, id.ObjectKey, object)
-	} else {
-		err = a.client.Get(ctx, id.ObjectKey, object)
+		reader = a.live
 	}
+	err := reader.Get(ctx, id.ObjectKey, object)
 	if apierrors.IsNotFound(err) {
 		object = metadataOf(id)
 		err = a.live.Get(ctx, id.ObjectKey, object)

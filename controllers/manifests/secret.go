@@ -85,11 +85,10 @@ func (CertificateApplyConfiguration) IsApplyConfiguration() {}
 // Secret has our labels, so that the operator watches each renewal.
 func Certificate(s Serving, issuer v1alpha1.IssuerReference) *CertificateApplyConfiguration {
 	apiVersion, kind := CertificateKind.ToAPIVersionAndKind()
-	name, namespace := s.Name(), s.Namespace
 	return &CertificateApplyConfiguration{
 		TypeMetaApplyConfiguration: metav1ac.TypeMetaApplyConfiguration{Kind: &kind, APIVersion: &apiVersion},
 		ObjectMetaApplyConfiguration: &metav1ac.ObjectMetaApplyConfiguration{
-			Name: &name, Namespace: &namespace, Labels: s.Labels(),
+			Name: new(s.Name()), Namespace: new(s.Namespace), Labels: s.Labels(),
 		},
 		Spec: map[string]any{
 			"secretName":     s.IssuedSecretName(),

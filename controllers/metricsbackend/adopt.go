@@ -123,7 +123,7 @@ func (r *Reconciler) withdrawAuthorities(ctx context.Context, s *reconcileState)
 func (r *Reconciler) setCABundle(ctx context.Context, live *apiregistrationv1.APIService, caBundle []byte) (*apiregistrationv1.APIService, error) {
 	changed := live.DeepCopy()
 	changed.Spec.CABundle = caBundle
-	if err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
+	if err := r.Client.Patch(ctx, changed, unchangedSince(live), client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
 		return nil, fmt.Errorf("change the caBundle of APIService %s: %w", live.Name, err)
 	}
 	return changed, nil
@@ -149,27 +149,20 @@ func (s *reconcileState) startTrial(name string) {
 }
 
 // observeReach does a step of the check whether every kube-apiserver reaches our pods.
-func (r *Reconciler) observeReach(ctx context.Context, s *reconcileState, v *lifecycle.Version) error {
-	result, err := r.adoptionChecker.Check(ctx, adoption.Input{Serving: s.serving, Target: v.Identity.Target, Canary: s.canary, Now: s.now}, &s.history.adoption)
-	v.Reach = lifecycle.Reach{Reached: result.Passed, RetryAfter: result.RetryAfter}
-	v.Paused = s.pausedAdoption()
+func (r *Reconciler) observeReach(ctx context.Context, s *reconcileState, v *lifecycle.Version) (err error) {
+	v.Reach, err = r.adoptionChecker.Check(ctx, adoption.Input{Serving: s.serving, Target: v.Identity.Target, Canary: s.canary, Now: s.now}, &s.history.adoption)
+	v.Paused = s.history.adoption.Paused(s.now)
 	return err
-}
-
-// pausedAdoption returns why nothing of someone else may be adopted for now.
-func (s *reconcileState) pausedAdoption() lifecycle.Pause {
-	failure, left := s.history.adoption.Paused(s.now)
-	return lifecycle.Pause{Reason: failure.Reason, Message: failure.Message, Left: left}
 }
 
 // reportedFailure returns why the stored status says that this generation is stalled, which
 // may be the failure of an adoption.
-func (s *reconcileState) reportedFailure() adoption.Failure {
+func (s *reconcileState) reportedFailure() lifecycle.Pause {
 	stalled := meta.FindStatusCondition(s.storedStatus.Conditions, v1alpha1.ConditionStalled)
 	if stalled == nil || stalled.ObservedGeneration != s.backend.Generation {
-		return adoption.Failure{}
+		return lifecycle.Pause{}
 	}
-	return adoption.Failure{Reason: stalled.Reason, Message: stalled.Message}
+	return lifecycle.Pause{Reason: stalled.Reason, Message: stalled.Message}
 }
 
 // endTrial makes the adoption of an APIService final.
@@ -177,8 +170,7 @@ func (r *Reconciler) endTrial(ctx context.Context, s *reconcileState, live *apir
 	// Not by an apply, which keeps what an update has set.
 	verified := live.DeepCopy()
 	delete(verified.Annotations, v1alpha1.AnnotationUnverified)
-	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, verified, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
+	if err := r.Client.Patch(ctx, verified, unchangedSince(live), client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
 		return fmt.Errorf("take annotation %s off APIService %s: %w", v1alpha1.AnnotationUnverified, live.Name, err)
 	}
 	s.registered[live.Name] = verified
@@ -229,7 +221,7 @@ func (r *Reconciler) confirmAdoption(ctx context.Context, s *reconcileState, gv 
 	if manager, changed := v.Identity.ConflictingManager(live); contested && changed {
 		reason, remedy = v1alpha1.ReasonContested, fmt.Sprintf("Field manager %q keeps changing it: take it out of what that applies, or version %s out of %s.versions", manager, gv.Version, v.Section)
 	}
-	why := s.history.adoption.Fail(s.now, adoption.Failure{Reason: reason, Message: fmt.Sprintf(
+	why := s.history.adoption.Fail(s.now, lifecycle.Pause{Reason: reason, Message: fmt.Sprintf(
 		"APIService %s %s, since requests through kube-apiserver failed: it %s. %s", name, back, cause, remedy)})
 	streaks.Reset(stateKey{state: adoptionFailing, name: name})
 	s.addConflict(gv, why.Reason, why.Message)

@@ -69,7 +69,7 @@ func (s *reconcileState) consumersAsked() bool {
 
 // removalForced reports whether the spec removes the version despite its clients.
 func (s *reconcileState) removalForced(gv schema.GroupVersion) bool {
-	return slices.Contains(sectionOf(s.spec, gv.Group).forced, gv.Version) ||
+	return slices.Contains(s.spec.Section(gv.Group).RemoveDespiteConsumers, gv.Version) ||
 		slices.Contains(s.spec.RemoveDespiteConsumers, apiServiceName(gv))
 }
 
@@ -217,8 +217,8 @@ func (s *reconcileState) consumersUnknown() (reason, message string) {
 func (s *reconcileState) removalCommand(name string) string {
 	gv, _ := manifests.VersionOf(name)
 	patch := fmt.Sprintf(`{"spec":{"removeDespiteConsumers":["%s"]}}`, name)
-	if section := sectionOf(s.spec, gv.Group); len(section.versions) > 0 {
-		patch = fmt.Sprintf(`{"spec":{"%s":{"removeDespiteConsumers":["%s"]}}}`, section.field, gv.Version)
+	if section := s.spec.Section(gv.Group); section.Set {
+		patch = fmt.Sprintf(`{"spec":{"%s":{"removeDespiteConsumers":["%s"]}}}`, section.Field, gv.Version)
 	}
 	return fmt.Sprintf("kubectl patch metricsbackend %s --type=merge -p '%s'", s.backend.Name, patch)
 }

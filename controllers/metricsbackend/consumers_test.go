@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -398,42 +397,6 @@ func TestConsumersUnknown(t *testing.T) {
 			mustReconcile(t, r)
 			fc.wantCondition(v1alpha1.ConditionConsumersCompatible, metav1.ConditionUnknown, tc.reason, tc.part)
 		})
-	}
-}
-
-// Regular clients cause one write a day, and daily clients one more.
-func TestConsumersAreWrittenOnceADay(t *testing.T) {
-	t.Parallel()
-	fc, r := readyWithConsumers(t)
-	fc.consumers = func(p *corev1.Pod) (*v1alpha1.ConsumerReport, error) {
-		consumers := []v1alpha1.ConsumerStatus{hpaOf(v1beta1Name, fc.today()), consumer(v1Name, "vpa-recommender", "vpa", fc.today())}
-		if fc.clock.Now().Hour() >= 9 {
-			consumers = append(consumers, consumer(v1Name, "kubectl", "jane", fc.today()))
-		}
-		return reportOf(consumers...), nil
-	}
-	mustReconcile(t, r)
-	version, writes := fc.backend().ResourceVersion, 0
-	days := shortened(7, 1)
-	for end := fc.clock.Now().AddDate(0, 0, days); fc.clock.Now().Before(end); fc.clock.Step(time.Minute) {
-		// The first minutes of each hour, and some others, are enough.
-		if minute := fc.clock.Now().Minute(); minute > 15 && minute%10 != 0 {
-			continue
-		}
-		mustReconcile(t, r)
-		if now := fc.backend().ResourceVersion; now != version {
-			version = now
-			writes++
-		}
-	}
-	if writes > 2*days {
-		t.Errorf("%d writes in %d days", writes, days)
-	}
-	want := []v1alpha1.ConsumerStatus{
-		consumer(v1Name, "kubectl", "jane", fc.today()), consumer(v1Name, "vpa-recommender", "vpa", fc.today()), hpaOf(v1beta1Name, fc.today()),
-	}
-	if diff := cmp.Diff(want, fc.backend().Status.Consumers); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -240,12 +240,16 @@ func (r *Reconciler) addFinalizer(ctx context.Context, s *reconcileState) error 
 		return nil
 	}
 	status := s.backend.Status
-	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, s.backend, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
+	if err := r.Client.Patch(ctx, s.backend, unchangedSince(base), client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
 		return fmt.Errorf("add the finalizer: %w", err)
 	}
 	s.backend.Status = status
 	return nil
+}
+
+// unchangedSince returns a patch from base, with which kube-apiserver reports a conflict if the object has changed since it was read.
+func unchangedSince(base client.Object) client.Patch {
+	return client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 }
 
 // forget drops the state of a MetricsBackend that is gone.

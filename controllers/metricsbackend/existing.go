@@ -131,7 +131,7 @@ func (i *probedService) certificatesValid(canProbe bool) conditionResult {
 			"the certificate of Service %s is not verified, as spec.existing.insecureSkipTLSVerify says", i.target)}
 	case untrusted != nil:
 		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonCertificateMismatch, fmt.Sprintf(
-			"spec.existing.caBundle does not verify endpoint %s as %s: %v", untrusted.address, i.target.ServerName(), untrusted.err)}
+			"spec.existing.caBundle does not verify endpoint %s as %s: %v", untrusted.connection.Address, i.target.ServerName(), untrusted.err)}
 	case i.servers().FirstFailed() != nil || len(i.endpoints) == 0 || !canProbe:
 		return conditionResult{metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady, "not every ready endpoint showed its certificate: see ServingReady"}
 	}
@@ -140,11 +140,9 @@ func (i *probedService) certificatesValid(canProbe bool) conditionResult {
 }
 
 // firstUntrusted returns the first endpoint whose certificate was rejected, or nil.
-func (i *probedService) firstUntrusted() *endpoint {
-	for n := range i.endpoints {
-		if _, refused := errors.AsType[*servingclient.UntrustedError](i.endpoints[n].err); refused {
-			return &i.endpoints[n]
-		}
-	}
-	return nil
+func (i *probedService) firstUntrusted() *probed {
+	return find(i.endpoints, func(e *probed) bool {
+		_, refused := errors.AsType[*servingclient.UntrustedError](e.err)
+		return refused
+	})
 }

@@ -214,7 +214,7 @@ func (x *run) forbidden(was, now *apiregistrationv1.APIService) string {
 		return ""
 	}
 	gv, _ := manifests.VersionOf(was.Name)
-	adoption := sectionOf(backend.Spec, gv.Group).adoption
+	adoption := backend.Spec.Section(gv.Group).Adoption
 	switch {
 	case now == nil:
 		return "as it is deleted"

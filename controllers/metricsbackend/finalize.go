@@ -39,8 +39,7 @@ func (r *Reconciler) finalize(ctx context.Context, s *reconcileState) (gone bool
 	}
 	base := s.backend.DeepCopy()
 	controllerutil.RemoveFinalizer(s.backend, v1alpha1.Finalizer)
-	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, s.backend, patch, client.FieldOwner(v1alpha1.FieldOwner)); client.IgnoreNotFound(err) != nil {
+	if err := r.Client.Patch(ctx, s.backend, unchangedSince(base), client.FieldOwner(v1alpha1.FieldOwner)); client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("remove the finalizer: %w", err)
 	}
 	// A new account of the same name has other tokens.

@@ -24,15 +24,17 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
-// probeResult is what one server answered to a probe.
-type probeResult struct {
+// probed is one server, and what it answered to a probe.
+type probed struct {
+	// connection says how it is reached. The token is that of the probe.
+	connection servingclient.Pod
 	// answer is nil if the server was not probed, or did not answer.
 	answer *servingclient.Answer
 	err    error
 }
 
 // server returns what was answered.
-func (p probeResult) server(name string) lifecycle.Server {
+func (p probed) server(name string) lifecycle.Server {
 	s := lifecycle.Server{Name: name, Err: p.err}
 	if p.answer != nil {
 		s.Serves, s.Failing = p.answer.Serves, p.answer.Failing
@@ -41,7 +43,7 @@ func (p probeResult) server(name string) lifecycle.Server {
 }
 
 // chain returns the certificates that the server presented, or nil if unknown.
-func (p probeResult) chain() []*x509.Certificate {
+func (p probed) chain() []*x509.Certificate {
 	var untrusted *servingclient.UntrustedError
 	switch {
 	case errors.As(p.err, &untrusted):
@@ -58,7 +60,7 @@ type pod struct {
 	// current: it belongs to the Deployment's newest revision.
 	current bool
 	ready   bool
-	probeResult
+	probed
 }
 
 // template returns the hash of the template that the pod was made from.
@@ -74,7 +76,7 @@ func (all pods) ready() pods {
 
 // server returns the pod as the decisions about versions see it.
 func (p pod) server() lifecycle.Server {
-	s := p.probeResult.server(p.describe())
+	s := p.probed.server(p.describe())
 	s.Ready, s.Current, s.Template = p.ready, p.current, p.template()
 	if p.DeletionTimestamp != nil {
 		s.Ending, s.Deadline = true, p.DeletionTimestamp.Time
@@ -120,8 +122,7 @@ func (s *reconcileState) describeServing() {
 	}
 	status.CertificateNotAfter = nil
 	if !s.certificate.NotAfter.IsZero() {
-		end := metav1.NewTime(s.certificate.NotAfter).Rfc3339Copy()
-		status.CertificateNotAfter = &end
+		status.CertificateNotAfter = new(metav1.NewTime(s.certificate.NotAfter).Rfc3339Copy())
 	}
 	status.Pods = nil
 	for _, p := range s.rollout.pods[:min(len(s.rollout.pods), v1alpha1.MaxServingPods)] {

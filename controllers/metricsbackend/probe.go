@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,24 +49,14 @@ func (r *Reconciler) probe(ctx context.Context, s *reconcileState) error {
 		return err
 	}
 	versions := s.versionsToProbe()
-	var asked sync.WaitGroup
+	var reached []*probed
 	for _, p := range s.runningPods() {
-		if p.Status.PodIP == "" {
-			continue
-		}
-		asked.Go(func() {
-			reached := s.connection(p.Pod)
-			reached.Token = token
-			p.answer, p.err = r.Pods.Probe(ctx, reached, versions)
-		})
-	}
-	asked.Wait()
-	for _, p := range s.runningPods() {
-		if errors.Is(p.err, servingclient.ErrUnauthorized) {
-			// The account may have been replaced, which makes its token invalid.
-			r.tokens.Forget(account)
+		if p.Status.PodIP != "" {
+			p.connection = s.connection(p.Pod)
+			reached = append(reached, &p.probed)
 		}
 	}
+	r.ask(ctx, reached, account, token, versions)
 	// Which pod templates lack a version, by the answers of their pods.
 	for _, p := range s.rollout.pods {
 		for _, gv := range versions {
@@ -82,6 +72,29 @@ func (r *Reconciler) probe(ctx context.Context, s *reconcileState) error {
 		s.reportFailingRequests()
 	}
 	return nil
+}
+
+// ask probes servers, some at a time, with a token of the account. It forgets the token if one of them rejects it: the account
+// may have been replaced, which makes its token invalid.
+func (r *Reconciler) ask(ctx context.Context, servers []*probed, account client.ObjectKey, token string, versions []schema.GroupVersion) {
+	var asked errgroup.Group
+	asked.SetLimit(maxConcurrentProbes)
+	for _, server := range servers {
+		asked.Go(func() error {
+			server.connection.Token = token
+			server.answer, server.err = r.Pods.Probe(ctx, server.connection, versions)
+			return nil
+		})
+	}
+	_ = asked.Wait()
+	if anyUnauthorized(servers) {
+		r.tokens.Forget(account)
+	}
+}
+
+// anyUnauthorized reports whether a server rejected the token.
+func anyUnauthorized(servers []*probed) bool {
+	return slices.ContainsFunc(servers, func(server *probed) bool { return errors.Is(server.err, servingclient.ErrUnauthorized) })
 }
 
 // connection returns how to connect to a pod, without the token.

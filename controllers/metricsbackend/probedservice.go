@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,7 +27,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
-// maxConcurrentProbes bounds how many endpoints of a Service are probed at a time.
+// maxConcurrentProbes bounds how many pods, or endpoints of a Service, are probed at a time.
 const maxConcurrentProbes = 16
 
 // probeTimeout bounds the probe of all endpoints of a Service: hundreds may not answer.
@@ -42,13 +41,7 @@ type probedService struct {
 	missing              string
 	namespaceTerminating bool
 	// endpoints are the ready ones, sorted by address.
-	endpoints []endpoint
-}
-
-// endpoint is one ready address of a Service and its answer.
-type endpoint struct {
-	address string
-	probeResult
+	endpoints []*probed
 }
 
 // readService finds the ready endpoints of the target. It reads around the cache, which
@@ -94,12 +87,15 @@ func (r *Reconciler) readService(ctx context.Context, target manifests.Target) (
 			continue
 		}
 		for _, address := range readyAddresses(&slicesOf.Items[i], service.Spec.Ports[port].Name) {
-			found.endpoints = append(found.endpoints, endpoint{address: address})
+			found.endpoints = append(found.endpoints, &probed{connection: servingclient.Pod{
+				Address: address, ServerName: target.ServerName(), CABundle: target.CABundle,
+				InsecureSkipTLSVerify: target.InsecureSkipTLSVerify, DiscoveryOnly: true,
+			}})
 		}
 	}
-	slices.SortFunc(found.endpoints, func(a, b endpoint) int { return strings.Compare(a.address, b.address) })
+	slices.SortFunc(found.endpoints, func(a, b *probed) int { return strings.Compare(a.connection.Address, b.connection.Address) })
 	// An endpoint may be in two slices while they change.
-	found.endpoints = slices.CompactFunc(found.endpoints, func(a, b endpoint) bool { return a.address == b.address })
+	found.endpoints = slices.CompactFunc(found.endpoints, func(a, b *probed) bool { return a.connection.Address == b.connection.Address })
 	return found, nil
 }
 
@@ -128,27 +124,7 @@ func readyAddresses(slice *discoveryv1.EndpointSlice, portName string) []string 
 func (r *Reconciler) probeEndpoints(ctx context.Context, found *probedService, account client.ObjectKey, token string, versions []schema.GroupVersion) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	var asked errgroup.Group
-	asked.SetLimit(maxConcurrentProbes)
-	for i := range found.endpoints {
-		e := &found.endpoints[i]
-		asked.Go(func() error {
-			e.answer, e.err = r.Pods.Probe(ctx, found.connection(e, token), versions)
-			return nil
-		})
-	}
-	_ = asked.Wait()
-	if found.anyUnauthorized() {
-		r.tokens.Forget(account)
-	}
-}
-
-// connection returns how to connect to an endpoint.
-func (i *probedService) connection(e *endpoint, token string) servingclient.Pod {
-	return servingclient.Pod{
-		Address: e.address, ServerName: i.target.ServerName(), CABundle: i.target.CABundle, InsecureSkipTLSVerify: i.target.InsecureSkipTLSVerify,
-		Token: token, DiscoveryOnly: true,
-	}
+	r.ask(ctx, found.endpoints, account, token, versions)
 }
 
 // discoveryOf returns what an endpoint of the target lists as resources of the version.
@@ -157,11 +133,11 @@ func (r *Reconciler) discoveryOf(ctx context.Context, s *reconcileState, target 
 	if err != nil || len(found.endpoints) == 0 {
 		return list, cmp.Or(err, errors.New("it has no ready endpoint"))
 	}
-	_, token, err := r.guestToken(ctx, s)
-	if err != nil {
+	connection := found.endpoints[0].connection
+	if _, connection.Token, err = r.guestToken(ctx, s); err != nil {
 		return list, err
 	}
-	err = r.Pods.Read(ctx, found.connection(&found.endpoints[0], token), "/apis/"+gv.String(), nil, &list)
+	err = r.Pods.Read(ctx, connection, "/apis/"+gv.String(), nil, &list)
 	return list, err
 }
 
@@ -188,14 +164,9 @@ func (r *Reconciler) guestToken(ctx context.Context, s *reconcileState) (client.
 func (i *probedService) servers() lifecycle.Servers {
 	var all lifecycle.Servers
 	for _, e := range i.endpoints {
-		s := e.server("endpoint " + e.address)
-		s.Ready, s.Current, s.Template = true, true, e.address
+		s := e.server("endpoint " + e.connection.Address)
+		s.Ready, s.Current, s.Template = true, true, e.connection.Address
 		all = append(all, s)
 	}
 	return all
-}
-
-// anyUnauthorized reports whether an endpoint rejected the token.
-func (i *probedService) anyUnauthorized() bool {
-	return slices.ContainsFunc(i.endpoints, func(e endpoint) bool { return errors.Is(e.err, servingclient.ErrUnauthorized) })
 }

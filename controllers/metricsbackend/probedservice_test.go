@@ -32,7 +32,7 @@ func TestProbeEndsInTime(t *testing.T) {
 		r := New(Options{Pods: unresponsiveEndpoints{}})
 		found := &probedService{}
 		for i := range 500 {
-			found.endpoints = append(found.endpoints, endpoint{address: fmt.Sprintf("192.0.2.%d:%d", i%250, 10250+i)})
+			found.endpoints = append(found.endpoints, &probed{connection: servingclient.Pod{Address: fmt.Sprintf("192.0.2.%d:%d", i%250, 10250+i)}})
 		}
 		begun := time.Now()
 		r.probeEndpoints(t.Context(), found, client.ObjectKey{}, "token", nil)
@@ -41,7 +41,7 @@ func TestProbeEndsInTime(t *testing.T) {
 		}
 		for _, e := range found.endpoints {
 			if e.err == nil {
-				t.Errorf("endpoint %s counts as asked", e.address)
+				t.Errorf("endpoint %s counts as asked", e.connection.Address)
 			}
 		}
 	})

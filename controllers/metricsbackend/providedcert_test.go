@@ -28,27 +28,12 @@ import (
 // the operator continues once the Secret is correct.
 func TestProvidedCertificateIsWrong(t *testing.T) {
 	t.Parallel()
-	change := func(change func(data, other map[string][]byte)) func(*fakeCluster) {
-		return func(fc *fakeCluster) {
-			other, data := fc.provide("other"), fc.provide("mine")
-			change(data, other)
-			fc.writeSecret("mine", data)
-		}
-	}
 	cases := map[string]struct {
 		wrong        func(*fakeCluster)
 		secret       string
 		reason, want string
 	}{
 		"it does not exist": {wrong: func(*fakeCluster) {}, reason: v1alpha1.ReasonSecretMissing, want: "does not exist"},
-		"it lacks a key": {
-			wrong:  change(func(data, _ map[string][]byte) { delete(data, "ca.crt") }),
-			reason: v1alpha1.ReasonCertificateInvalid, want: "lacks ca.crt",
-		},
-		"its key is another": {
-			wrong:  change(func(data, other map[string][]byte) { data["tls.key"] = other["tls.key"] }),
-			reason: v1alpha1.ReasonCertificateMismatch, want: "does not match",
-		},
 		"it has expired": {
 			wrong: func(fc *fakeCluster) {
 				fc.provide("mine")

@@ -116,12 +116,12 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 
 // version returns what is known of a version that the spec names.
 func (s *reconcileState) version(gv schema.GroupVersion) *lifecycle.Version {
-	name, section := apiServiceName(gv), sectionOf(s.spec, gv.Group)
+	name, section := apiServiceName(gv), s.spec.Section(gv.Group)
 	v := &lifecycle.Version{
-		Known: sets.New[lifecycle.Need](), GV: gv, Identity: s.identity(), Now: s.now, Section: sectionField(gv),
-		Adoption: section.adoption, DespiteLost: section.despiteLost, Differences: s.history.comparisons[name].Result,
+		Known: sets.New[lifecycle.Need](), GV: gv, Identity: s.identity(), Now: s.now, Section: "spec." + section.Field,
+		Adoption: section.Adoption, DespiteLost: section.AdoptDespiteLostMetrics, Differences: s.history.comparisons[name].Result,
 		Conflict: s.conflict(gv).message, Wanted: slices.Contains(s.versions.desired, gv),
-		Blocked: s.outcome.blocked, Paused: s.pausedAdoption(),
+		Blocked: s.outcome.blocked, Paused: s.history.adoption.Paused(s.now),
 		Succeeding: s.history.streaks.Get(stateKey{state: adoptionSucceeding, name: name}),
 		OtherNotOwned: find(s.versions.conflicts, func(c defect) bool {
 			return c.gv != gv && c.gv.Group == gv.Group && c.reason == v1alpha1.ReasonNotOwned

@@ -89,7 +89,7 @@ func (r *Reconciler) previousOwnerProblem(ctx context.Context, s *reconcileState
 	switch {
 	case len(lacking) > 0:
 		return lacking[0] + " does not serve it", false
-	case failed != nil && !serves && s.namespace.gone && found.anyUnauthorized():
+	case failed != nil && !serves && s.namespace.gone && anyUnauthorized(found.endpoints):
 		// The account is gone, and its token invalid: as without an account.
 		return "", false
 	case failed != nil && !serves:

@@ -66,9 +66,9 @@ func (r *Reconciler) rollout(ctx context.Context, s *reconcileState) error {
 		return err
 	}
 	s.rollout.podsRead = true
-	s.rollout.finished = rolloutFinished(&deployment, s.rollout.appliedGeneration)
-	s.rollout.failing = !s.rollout.finished && rolloutFailure(&deployment, s.rollout.pods) != ""
 	result := rolloutResult(&deployment, s.rollout.appliedGeneration, s.rollout.pods)
+	s.rollout.finished = result.status == metav1.ConditionTrue
+	s.rollout.failing = result.reason == v1alpha1.ReasonRolloutFailed
 	result.message += s.rollout.changed
 	s.setResult(v1alpha1.ConditionServingReady, result)
 	return nil
@@ -86,25 +86,19 @@ func isObserved(d *appsv1.Deployment, applied int64) bool {
 	return d.Generation >= applied && d.Status.ObservedGeneration >= d.Generation
 }
 
-// rolloutFinished reports whether every pod is available and of the newest revision.
-func rolloutFinished(d *appsv1.Deployment, applied int64) bool {
-	want := max(1, ptr.Deref(d.Spec.Replicas, 1)) // none serves nobody
-	return isObserved(d, applied) &&
-		d.Status.UpdatedReplicas == want && d.Status.Replicas == want && d.Status.AvailableReplicas == want
-}
-
-// rolloutResult returns ServingReady by the Deployment and its pods; probe refines it.
+// rolloutResult returns ServingReady by the Deployment and its pods; probe refines it. It is True
+// once every pod is available and of the newest revision.
 func rolloutResult(d *appsv1.Deployment, applied int64, all pods) conditionResult {
 	want := max(1, ptr.Deref(d.Spec.Replicas, 1)) // none serves nobody
-	if rolloutFinished(d, applied) {
+	updated := d.Status.UpdatedReplicas
+	if !isObserved(d, applied) {
+		updated = 0
+	}
+	if updated == want && d.Status.Replicas == want && d.Status.AvailableReplicas == want {
 		return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, fmt.Sprintf("%d of %d pods are up to date and ready", want, want)}
 	}
 	if why := rolloutFailure(d, all); why != "" {
 		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonRolloutFailed, why}
-	}
-	updated := d.Status.UpdatedReplicas
-	if !isObserved(d, applied) {
-		updated = 0
 	}
 	return conditionResult{
 		metav1.ConditionFalse, v1alpha1.ReasonRollingOut,

@@ -41,8 +41,8 @@ func TestRolloutFinished(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 3}, Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](2)}, Status: tc.status}
-			if got := rolloutFinished(d, tc.applied); got != tc.want {
-				t.Errorf("got %t", got)
+			if got := rolloutResult(d, tc.applied, nil); (got.status == metav1.ConditionTrue) != tc.want {
+				t.Errorf("got %v", got)
 			}
 		})
 	}
@@ -109,56 +109,36 @@ func TestStartFailure(t *testing.T) {
 // A failing rollout is reported in ServingReady, and nothing is registered meanwhile.
 func TestRolloutFailed(t *testing.T) {
 	t.Parallel()
-	deployment := func(fc *fakeCluster) *appsv1.Deployment {
-		d := &appsv1.Deployment{}
-		fc.get(client.ObjectKey{Namespace: systemNamespace, Name: "metrics-serving-cluster"}, d)
-		return d
+	refused := func(message string) appsv1.DeploymentCondition {
+		return appsv1.DeploymentCondition{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: message}
 	}
 	cases := map[string]struct {
-		status func(*fakeCluster) appsv1.DeploymentStatus
-		pods   int
-		want   string
+		condition appsv1.DeploymentCondition
+		// observed: the status is of the Deployment's newest generation.
+		observed bool
+		pods     int
+		want     string
 	}{
 		"pods are refused": {
-			status: func(*fakeCluster) appsv1.DeploymentStatus {
-				return appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{
-					Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota",
-				}}}
-			},
+			condition: refused("exceeded quota"),
 			want: "no pod can be created: exceeded quota (the next attempt may be 17 minutes away; at once: " +
 				"kubectl rollout restart -n operator-ns deployment/metrics-serving-cluster)",
 		},
 		"the priority class is limited": {
-			status: func(*fakeCluster) appsv1.DeploymentStatus {
-				return appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{
-					Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue,
-					Message: "insufficient quota to match these scopes: [{PriorityClass In [system-node-critical system-cluster-critical]}]",
-				}}}
-			},
+			condition: refused("insufficient quota to match these scopes: [{PriorityClass In [system-node-critical system-cluster-critical]}]"),
 			want: "no pod can be created: insufficient quota to match these scopes: [{PriorityClass In [system-node-critical system-cluster-critical]}]: " +
 				"this cluster limits the priority class system-cluster-critical to namespaces with a ResourceQuota for it: create one in namespace operator-ns",
 		},
 		"a quota is exhausted": {
-			status: func(*fakeCluster) appsv1.DeploymentStatus {
-				return appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{
-					Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue,
-					Message: `pods "x" is forbidden: exceeded quota: team, requested: pods=1, used: pods=5, limited: pods=5`,
-				}}}
-			},
-			want: `no pod can be created: pods "x" is forbidden: exceeded quota: team, requested: pods=1, used: pods=5, limited: pods=5: raise that ResourceQuota of namespace operator-ns`,
+			condition: refused(`pods "x" is forbidden: exceeded quota: team, requested: pods=1, used: pods=5, limited: pods=5`),
+			want:      `no pod can be created: pods "x" is forbidden: exceeded quota: team, requested: pods=1, used: pods=5, limited: pods=5: raise that ResourceQuota of namespace operator-ns`,
 		},
 		"deadline is over": {
-			status: func(fc *fakeCluster) appsv1.DeploymentStatus {
-				return appsv1.DeploymentStatus{ObservedGeneration: deployment(fc).Generation, Conditions: []appsv1.DeploymentCondition{{
-					Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded",
-				}}}
-			},
-			pods: 1, want: "the rollout of Deployment operator-ns/metrics-serving-cluster makes no progress; pods that are not ready: pod-001",
+			condition: appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"},
+			observed:  true,
+			pods:      1, want: "the rollout of Deployment operator-ns/metrics-serving-cluster makes no progress; pods that are not ready: pod-001",
 		},
-		"two pods without an image": {
-			status: func(*fakeCluster) appsv1.DeploymentStatus { return appsv1.DeploymentStatus{} },
-			pods:   2, want: "pod operator-ns/pod-001: no node can take it: full (and 1 more pod)",
-		},
+		"two pods without an image": {pods: 2, want: "pod operator-ns/pod-001: no node can take it: full (and 1 more pod)"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -166,7 +146,8 @@ func TestRolloutFailed(t *testing.T) {
 			r := fc.reconciler()
 			mustReconcile(t, r)
 			mustReconcile(t, r)
-			d := deployment(fc)
+			d := &appsv1.Deployment{}
+			fc.get(client.ObjectKey{Namespace: systemNamespace, Name: "metrics-serving-cluster"}, d)
 			for range tc.pods {
 				p := fc.newPod(d, "hash")
 				if tc.pods > 1 {
@@ -174,7 +155,13 @@ func TestRolloutFailed(t *testing.T) {
 				}
 				fc.create(&p)
 			}
-			d.Status = tc.status(fc)
+			d.Status = appsv1.DeploymentStatus{}
+			if tc.condition.Type != "" {
+				d.Status.Conditions = []appsv1.DeploymentCondition{tc.condition}
+			}
+			if tc.observed {
+				d.Status.ObservedGeneration = d.Generation
+			}
 			fc.updateStatus(d)
 			mustReconcile(t, r)
 			fc.wantCondition(v1alpha1.ConditionServingReady, "", v1alpha1.ReasonRolloutFailed)

@@ -52,21 +52,14 @@ func (fc *fakeCluster) provide(name string) map[string][]byte {
 	leaf, err := issuer.Leaf(authority, []string{"metrics-serving-cluster.operator-ns.svc"})
 	fc.must(err)
 	data := map[string][]byte{"tls.crt": leaf.Certificate, "tls.key": leaf.Key, "ca.crt": authority.Certificate}
-	fc.writeSecret(name, data)
-	return data
-}
-
-func (fc *fakeCluster) writeSecret(name string, data map[string][]byte) {
-	fc.t.Helper()
 	secret := &corev1.Secret{}
-	key := client.ObjectKey{Namespace: systemNamespace, Name: name}
-	if fc.raw.Get(context.Background(), key, secret) == nil {
+	if fc.raw.Get(context.Background(), client.ObjectKey{Namespace: systemNamespace, Name: name}, secret) == nil {
 		secret.Data = data
 		fc.update(secret)
-		return
+		return data
 	}
-	secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Data: data}
-	fc.create(secret)
+	fc.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: name}, Data: data})
+	return data
 }
 
 // bundles returns the authorities of each APIService and of the mounted Secret.

@@ -278,7 +278,6 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *reconcileState) error {
 // patchStatus changes the status of base to that of backend, and returns what was stored.
 func (r *Reconciler) patchStatus(ctx context.Context, base, backend *v1alpha1.MetricsBackend) (*v1alpha1.MetricsBackendStatus, error) {
 	written := backend.DeepCopy()
-	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	err := r.Client.Status().Patch(ctx, written, patch, client.FieldOwner(v1alpha1.FieldOwner))
+	err := r.Client.Status().Patch(ctx, written, unchangedSince(base), client.FieldOwner(v1alpha1.FieldOwner))
 	return &written.Status, err
 }

@@ -424,7 +424,7 @@ func TestPausedAdoptionKeepsTheRest(t *testing.T) {
 	fc := prepared(t, "existing", existingCluster)
 	r := fc.live()
 	mustReconcile(t, r)
-	r.history(backendName).adoption.Fail(fc.clock.Now(), adoption.Failure{Reason: v1alpha1.ReasonAdoptionReverted, Message: "another version was reverted"})
+	r.history(backendName).adoption.Fail(fc.clock.Now(), lifecycle.Pause{Reason: v1alpha1.ReasonAdoptionReverted, Message: "another version was reverted"})
 	fc.reconcileRounds(r, 3)
 	if stalled := fc.condition(v1alpha1.ConditionStalled); stalled.Type != "" || !fc.isReady() {
 		t.Errorf("what is registered is stalled:\n%s", fc.show())

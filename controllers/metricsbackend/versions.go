@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -21,55 +20,18 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 )
 
-// section is the spec of an API group.
-type section struct {
-	// field is its name in the spec.
-	field string
-	// versions are those to register, and forced those to remove despite their clients.
-	// All of these are empty if the spec lacks the section.
-	versions, forced []string
-	adoption         v1alpha1.AdoptionPolicy
-	despiteLost      bool
-}
-
-func sectionOf(spec v1alpha1.MetricsBackendSpec, group string) section {
-	switch group {
-	case manifests.ResourceMetricsGroup:
-		rm := ptr.Deref(spec.ResourceMetrics, v1alpha1.ResourceMetricsSpec{})
-		return section{"resourceMetrics", texts(rm.Versions), texts(rm.RemoveDespiteConsumers), rm.Adoption, false}
-	case manifests.CustomMetricsGroup:
-		cm := ptr.Deref(spec.CustomMetrics, v1alpha1.CustomMetricsSpec{})
-		return section{"customMetrics", texts(cm.Versions), texts(cm.RemoveDespiteConsumers), cm.Adoption, cm.AdoptDespiteLostMetrics}
-	case manifests.ExternalMetricsGroup:
-		em := ptr.Deref(spec.ExternalMetrics, v1alpha1.ExternalMetricsSpec{})
-		return section{"externalMetrics", texts(em.Versions), texts(em.RemoveDespiteConsumers), em.Adoption, em.AdoptDespiteLostMetrics}
-	}
-	return section{}
-}
-
-func texts[T ~string](values []T) []string {
-	var all []string
-	for _, value := range values {
-		all = append(all, string(value))
-	}
-	return all
-}
-
 // desiredVersions returns the versions that a spec names, the best version of each group
 // first.
 func desiredVersions(spec v1alpha1.MetricsBackendSpec) []schema.GroupVersion {
 	return slices.DeleteFunc(manifests.KnownVersions(), func(known schema.GroupVersion) bool {
-		return !slices.Contains(sectionOf(spec, known.Group).versions, known.Version)
+		return !slices.Contains(spec.Section(known.Group).Versions, known.Version)
 	})
 }
 
-// sectionField returns the field of the spec that the group has.
-func sectionField(gv schema.GroupVersion) string {
-	return "spec." + sectionOf(v1alpha1.MetricsBackendSpec{}, gv.Group).field
+// versionsField returns the field of the spec that names the versions of the group.
+func versionsField(gv schema.GroupVersion) string {
+	return "spec." + new(v1alpha1.MetricsBackendSpec).Section(gv.Group).Field + ".versions"
 }
-
-// versionsField returns the field that names the versions of the group.
-func versionsField(gv schema.GroupVersion) string { return sectionField(gv) + ".versions" }
 
 // shortVersion returns the version, with the first word of its group unless that is
 // metrics.k8s.io.
@@ -160,7 +122,7 @@ func (r *Reconciler) successor(ctx context.Context, s *reconcileState, v *lifecy
 	// Around the cache, which may be older than the status that says that it is ready.
 	others, err := otherClaims(ctx, r.APIReader, s)
 	claimant := find(others, func(other claim) bool { return slices.Contains(other.versions, v.GV) }).backend
-	if err != nil || claimant == nil || !readyToTakeOver(claimant) || v.IsRecorded() && sectionOf(claimant.Spec, v.GV.Group).adoption != v1alpha1.AdoptionAlways {
+	if err != nil || claimant == nil || !readyToTakeOver(claimant) || v.IsRecorded() && claimant.Spec.Section(v.GV.Group).Adoption != v1alpha1.AdoptionAlways {
 		return "", err // what is someone else's goes back, unless the claimant may take it over
 	}
 	return claimant.Name, nil

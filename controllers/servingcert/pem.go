@@ -156,14 +156,11 @@ func (p KeyPair) parse() (*x509.Certificate, crypto.Signer, error) {
 }
 
 func encodeKeyPair(der []byte, key *ecdsa.PrivateKey) (KeyPair, error) {
-	keyDER, err := x509.MarshalECPrivateKey(key)
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
 	if err != nil {
 		return KeyPair{}, fmt.Errorf("encode the private key: %w", err)
 	}
-	return KeyPair{
-		Certificate: encodeCertificate(der),
-		Key:         pem.EncodeToMemory(&pem.Block{Type: keyutil.ECPrivateKeyBlockType, Bytes: keyDER}),
-	}, nil
+	return KeyPair{Certificate: encodeCertificate(der), Key: keyPEM}, nil
 }
 
 func encodeCertificate(der []byte) []byte {

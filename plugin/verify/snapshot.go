@@ -13,8 +13,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/metrics/pkg/apis/custom_metrics"
-	"k8s.io/metrics/pkg/apis/external_metrics"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
@@ -99,23 +97,7 @@ func (snap *snapshot) desiredVersions(group string) (versions, backends []string
 func versionsOf(spec *v1alpha1.MetricsBackendSpec, group string) []string {
 	spec = spec.DeepCopy()
 	v1alpha1.SetDefaults(spec)
-	switch {
-	case group == aggregation.GroupResourceMetrics && spec.ResourceMetrics != nil:
-		return toStrings(spec.ResourceMetrics.Versions)
-	case group == custom_metrics.GroupName && spec.CustomMetrics != nil:
-		return toStrings(spec.CustomMetrics.Versions)
-	case group == external_metrics.GroupName && spec.ExternalMetrics != nil:
-		return toStrings(spec.ExternalMetrics.Versions)
-	}
-	return nil
-}
-
-func toStrings[V ~string](versions []V) []string {
-	texts := make([]string, len(versions))
-	for i, version := range versions {
-		texts[i] = string(version)
-	}
-	return texts
+	return spec.Section(group).Versions
 }
 
 // notServedByExisting reports whether spec.existing does not serve a desired version: the

@@ -27,6 +27,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 )
 
 const (
@@ -69,23 +70,12 @@ type Input struct {
 	Now    time.Time
 }
 
-// Result is the outcome of a check so far: passed, failed or neither yet.
-type Result struct {
-	Passed bool
-	// Failed: the State is paused.
-	Failed bool
-	// RetryAfter is when to check again if it has neither passed nor failed.
-	RetryAfter time.Duration
-}
-
-// Failure is why an APIService is not taken over.
-type Failure struct{ Reason, Message string }
-
 // Check does one step of a check. First /readyz of the Service is requested through
 // kube-apiserver's own proxy, which changes nothing in the cluster. If that succeeds, the
 // canary API is registered until a request to it succeeds. A success implies that the
-// aggregator reports it available: it sends no request otherwise.
-func (c *Checker) Check(ctx context.Context, in Input, state *State) (Result, error) {
+// aggregator reports it available: it sends no request otherwise. If it fails, the state is
+// paused, and the result says nothing.
+func (c *Checker) Check(ctx context.Context, in Input, state *State) (lifecycle.Reach, error) {
 	age := in.Now.Sub(state.canarySince)
 	if age >= 2*canaryLifetime || age < canaryLifetime && in.Canary == nil {
 		// Given up, since the conditions of a takeover did not hold any more; or someone
@@ -94,45 +84,45 @@ func (c *Checker) Check(ctx context.Context, in Input, state *State) (Result, er
 	}
 	switch {
 	case !state.passed.IsZero() && in.Now.Sub(state.passed) < passedFor:
-		return Result{Passed: true}, nil
+		return lifecycle.Reach{Reached: true}, nil
 	case in.Canary != nil && in.Canary.Labels[v1alpha1.LabelCanary] != in.Serving.Backend:
 		// There is one name for all: another MetricsBackend's check comes first.
 		state.canarySince = time.Time{}
-		return Result{RetryAfter: canaryPoll}, nil
+		return lifecycle.Reach{RetryAfter: canaryPoll}, nil
 	case state.canarySince.IsZero():
 		return c.start(ctx, in, state)
 	case age < canaryLifetime:
 		path := fmt.Sprintf("/apis/%s/%s/%s/%s", v1alpha1.CanaryGroup, v1alpha1.CanaryVersion, v1alpha1.CanaryResource, in.Serving.Backend)
 		if state.lastError = c.Requester.Answers(ctx, path); state.lastError != nil {
-			return Result{RetryAfter: canaryPoll}, nil //nolint:nilerr // kept in state
+			return lifecycle.Reach{RetryAfter: canaryPoll}, nil //nolint:nilerr // kept in state
 		}
 	}
 	if in.Canary != nil {
 		if err := c.delete(ctx, in.Canary.UID); err != nil {
-			return Result{}, err
+			return lifecycle.Reach{}, err
 		}
 	}
 	state.canarySince = time.Time{}
 	switch {
 	case errors.Is(state.lastError, errNotRequested):
-		return Result{RetryAfter: canaryPoll}, nil
+		return lifecycle.Reach{RetryAfter: canaryPoll}, nil
 	case state.lastError != nil:
 		state.Fail(in.Now, failure(in, state.lastError))
-		return Result{Failed: true}, nil //nolint:nilerr // kept in state
+		return lifecycle.Reach{}, nil //nolint:nilerr // kept in state
 	}
 	state.passed = in.Now
-	return Result{Passed: true}, nil
+	return lifecycle.Reach{Reached: true}, nil
 }
 
 // start requests /readyz, and registers the canary API if that succeeds.
-func (c *Checker) start(ctx context.Context, in Input, state *State) (Result, error) {
+func (c *Checker) start(ctx context.Context, in Input, state *State) (lifecycle.Reach, error) {
 	switch err := c.Requester.Answers(ctx, ReadyzPath(in.Target.Namespace, in.Target.Name)); {
 	case apierrors.IsForbidden(err):
 		// The permission is for one Service by name. The canary API shows the same, later.
 		klog.FromContext(ctx).Info("Cannot request /readyz of the Service through kube-apiserver without a permission, see config/rbac/serving-namespace", "service", in.Target.String(), "err", err)
 	case err != nil:
 		state.pause(in.Now, readyzPause, failure(in, err))
-		return Result{Failed: true}, nil
+		return lifecycle.Reach{}, nil
 	}
 	klog.FromContext(ctx).Info("Registering the canary API before an APIService is taken over", "service", in.Target.String())
 	canary := manifests.CanaryAPIService(in.Serving, in.Target)
@@ -140,13 +130,13 @@ func (c *Checker) start(ctx context.Context, in Input, state *State) (Result, er
 	// force, so that the apply conflicts with the label of another one.
 	switch err := c.Client.Apply(ctx, canary, client.FieldOwner(v1alpha1.FieldOwner+"/"+in.Serving.Backend)); {
 	case apierrors.IsConflict(err):
-		return Result{RetryAfter: canaryPoll}, nil
+		return lifecycle.Reach{RetryAfter: canaryPoll}, nil
 	case err != nil:
-		return Result{}, fmt.Errorf("register the canary API: %w", err)
+		return lifecycle.Reach{}, fmt.Errorf("register the canary API: %w", err)
 	}
 	c.own.Store(canary.UID)
 	state.canarySince, state.lastError = in.Now, errNotRequested
-	return Result{RetryAfter: canaryPoll}, nil
+	return lifecycle.Reach{RetryAfter: canaryPoll}, nil
 }
 
 // Expire deletes the APIService of the canary API if its time is over, or if a process
@@ -208,14 +198,14 @@ func Describe(message string, service *apiregistrationv1.APIService) string {
 }
 
 // failure says that the pods do not answer, and what to open if the way may be closed.
-func failure(in Input, err error) Failure {
+func failure(in Input, err error) lifecycle.Pause {
 	described := Describe(err.Error(), in.Canary)
 	message := fmt.Sprintf("requests to the pods of Service %s through kube-apiserver fail: %s", in.Target, described)
 	if isUnreachable(err, in.Canary) {
 		message = fmt.Sprintf("kube-apiserver does not reach the pods of Service %s: %s; %s",
 			in.Target, described, v1alpha1.RequiredConnections(in.Serving.Spec.Endpoints()))
 	}
-	return Failure{v1alpha1.ReasonPodsUnreachable, message + ". Until they answer, the APIServices of others stay as they are"}
+	return lifecycle.Pause{Reason: v1alpha1.ReasonPodsUnreachable, Message: message + ". Until they answer, the APIServices of others stay as they are"}
 }
 
 // isUnreachable reports whether a failed request may not have reached the pods.

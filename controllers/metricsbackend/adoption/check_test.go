@@ -27,6 +27,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 )
 
 // Equal failures have equal messages.
@@ -128,7 +129,7 @@ func (c *cluster) deleteCanary() {
 }
 
 // check does one step for a backend whose pass has read the canary API.
-func (c *cluster) check(backend string, canary *apiregistrationv1.APIService) Result {
+func (c *cluster) check(backend string, canary *apiregistrationv1.APIService) lifecycle.Reach {
 	c.t.Helper()
 	checker := &Checker{Client: c.raw, Requester: &c.pods}
 	serving := manifests.Serving{Backend: backend, Namespace: "ns"}
@@ -145,26 +146,26 @@ func (c *cluster) check(backend string, canary *apiregistrationv1.APIService) Re
 // TestCanariesDoNotMix has two MetricsBackends that check at the same time.
 func TestCanariesDoNotMix(t *testing.T) {
 	t.Parallel()
-	waits, passed := Result{RetryAfter: canaryPoll}, Result{Passed: true}
+	waits, passed := lifecycle.Reach{RetryAfter: canaryPoll}, lifecycle.Reach{Reached: true}
 	for name, tc := range map[string]struct {
-		happen func(*cluster) []Result
-		want   []Result
+		happen func(*cluster) []lifecycle.Reach
+		want   []lifecycle.Reach
 		// holder has the canary API then.
 		holder string
 	}{
-		"both have read that there is none": {func(c *cluster) []Result {
-			return []Result{c.check("a", nil), c.check("b", nil), c.check("b", c.canary())}
-		}, []Result{waits, waits, waits}, "a"},
-		"the other one's is younger than what was read": {func(c *cluster) []Result {
-			results, read := []Result{c.check("b", nil)}, c.canary()
+		"both have read that there is none": {func(c *cluster) []lifecycle.Reach {
+			return []lifecycle.Reach{c.check("a", nil), c.check("b", nil), c.check("b", c.canary())}
+		}, []lifecycle.Reach{waits, waits, waits}, "a"},
+		"the other one's is younger than what was read": {func(c *cluster) []lifecycle.Reach {
+			results, read := []lifecycle.Reach{c.check("b", nil)}, c.canary()
 			c.deleteCanary()
 			return append(results, c.check("a", nil), c.check("b", read))
-		}, []Result{waits, waits, passed}, "a"},
-		"it was deleted": {func(c *cluster) []Result {
-			results := []Result{c.check("b", nil)}
+		}, []lifecycle.Reach{waits, waits, passed}, "a"},
+		"it was deleted": {func(c *cluster) []lifecycle.Reach {
+			results := []lifecycle.Reach{c.check("b", nil)}
 			c.deleteCanary()
 			return append(results, c.check("b", nil), c.check("a", nil))
-		}, []Result{waits, waits, waits}, "b"},
+		}, []lifecycle.Reach{waits, waits, waits}, "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -215,10 +216,10 @@ func TestCanaryFailure(t *testing.T) {
 			if tc.condition != nil {
 				live.Status.Conditions = append(live.Status.Conditions, *tc.condition)
 			}
-			if diff := cmp.Diff(Result{Failed: true}, c.check("a", live)); diff != "" {
+			if diff := cmp.Diff(lifecycle.Reach{}, c.check("a", live)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			why, _ := c.states["a"].Paused(c.now)
+			why := c.states["a"].Paused(c.now)
 			if strings.Contains(why.Message, hint) != tc.hint || !strings.Contains(why.Message, tc.want) {
 				t.Errorf("says %q, want %q, what to open: %t", why.Message, tc.want, tc.hint)
 			}
@@ -235,11 +236,11 @@ func TestCanaryNotRequested(t *testing.T) {
 	c := newCluster(t)
 	c.check("a", nil)
 	c.now = c.now.Add(canaryLifetime)
-	if diff := cmp.Diff(Result{RetryAfter: canaryPoll}, c.check("a", c.canary())); diff != "" {
+	if diff := cmp.Diff(lifecycle.Reach{RetryAfter: canaryPoll}, c.check("a", c.canary())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if why, left := c.states["a"].Paused(c.now); left != 0 {
-		t.Errorf("paused for %s: %s", left, why.Message)
+	if why := c.states["a"].Paused(c.now); why.Left != 0 {
+		t.Errorf("paused for %s: %s", why.Left, why.Message)
 	}
 	if c.canary() != nil {
 		t.Error("it is left")

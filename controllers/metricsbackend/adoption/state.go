@@ -7,6 +7,8 @@ import (
 	"errors"
 	"strings"
 	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 )
 
 const (
@@ -30,7 +32,7 @@ type State struct {
 	lastError           error
 	// Until retry nothing is taken over, because of failure.
 	retry    time.Time
-	failure  Failure
+	failure  lifecycle.Pause
 	failures int
 }
 
@@ -41,7 +43,7 @@ const retryAt = ". After a change of the spec it is tried at once; otherwise the
 // Follow starts over at another generation of the spec. In a new process it continues the
 // pause of the failure that the status reports for this generation, if any. It must be
 // called before the status is written.
-func (s *State) Follow(generation int64, reported Failure, now time.Time) {
+func (s *State) Follow(generation int64, reported lifecycle.Pause, now time.Time) {
 	if s.started && s.generation == generation {
 		return
 	}
@@ -55,19 +57,18 @@ func (s *State) Follow(generation int64, reported Failure, now time.Time) {
 	}
 }
 
-// Paused returns why nothing may be taken over for now, and for how long, or the zero
-// values.
-func (s *State) Paused(now time.Time) (Failure, time.Duration) {
+// Paused returns why nothing may be taken over for now, or the zero value.
+func (s *State) Paused(now time.Time) lifecycle.Pause {
 	if !now.Before(s.retry) {
-		return Failure{}, 0
+		return lifecycle.Pause{}
 	}
-	return s.failure, s.retry.Sub(now)
+	return lifecycle.Pause{Reason: s.failure.Reason, Message: s.failure.Message, Left: s.retry.Sub(now)}
 }
 
 // Fail keeps everything from being taken over for a while, longer with each failure, and
 // adds when that ends to the message. What fails for the same reason meanwhile, such as
 // another version of an API, is no further failure.
-func (s *State) Fail(now time.Time, why Failure) Failure {
+func (s *State) Fail(now time.Time, why lifecycle.Pause) lifecycle.Pause {
 	if s.failure.Reason == why.Reason && now.Before(s.retry) {
 		why.Message += retryAt + s.retry.UTC().Format(time.RFC3339)
 		return why
@@ -85,6 +86,6 @@ func (s *State) Fail(now time.Time, why Failure) Failure {
 // Succeed forgets earlier failures: a takeover has succeeded.
 func (s *State) Succeed() { s.failures = 0 }
 
-func (s *State) pause(now time.Time, d time.Duration, why Failure) {
+func (s *State) pause(now time.Time, d time.Duration, why lifecycle.Pause) {
 	s.passed, s.retry, s.failure = time.Time{}, now.Add(d), why
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
 )
 
 var start = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
@@ -15,7 +17,8 @@ var start = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 // TestPauses checks how long nothing is taken over, from start.
 func TestPauses(t *testing.T) {
 	t.Parallel()
-	reverted, unreachable := Failure{"AdoptionReverted", "reverted"}, Failure{"PodsUnreachable", "unreachable"}
+	reverted := lifecycle.Pause{Reason: "AdoptionReverted", Message: "reverted"}
+	unreachable := lifecycle.Pause{Reason: "PodsUnreachable", Message: "unreachable"}
 	for name, tc := range map[string]struct {
 		happen func(*State)
 		want   time.Duration
@@ -31,17 +34,15 @@ func TestPauses(t *testing.T) {
 		"the same after /readyz failed": {func(s *State) {
 			var before State
 			before.pause(start, readyzPause, unreachable)
-			failure, _ := before.Paused(start)
-			s.Follow(1, failure, start)
+			s.Follow(1, before.Paused(start), start)
 		}, 0},
-		"the spec changed meanwhile": {func(s *State) { restart(reverted)(s); s.Follow(2, Failure{}, start) }, 0},
+		"the spec changed meanwhile": {func(s *State) { restart(reverted)(s); s.Follow(2, lifecycle.Pause{}, start) }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var s State
 			tc.happen(&s)
-			_, got := s.Paused(start)
-			if diff := cmp.Diff(tc.want, got); diff != "" {
+			if diff := cmp.Diff(tc.want, s.Paused(start).Left); diff != "" {
 				t.Errorf("paused for (-want +got):\n%s", diff)
 			}
 		})
@@ -49,11 +50,10 @@ func TestPauses(t *testing.T) {
 }
 
 // restart follows a failure of three minutes ago that another process reported.
-func restart(why Failure) func(*State) {
+func restart(why lifecycle.Pause) func(*State) {
 	return func(s *State) {
 		var before State
 		before.Fail(start.Add(-3*time.Minute), why)
-		reported, _ := before.Paused(start)
-		s.Follow(1, reported, start)
+		s.Follow(1, before.Paused(start), start)
 	}
 }

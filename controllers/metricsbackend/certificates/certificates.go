@@ -130,9 +130,7 @@ func (r *Reconciler) Prepare(ctx context.Context, in Input) (Certificate, error)
 	}
 	c.served = servingcert.Provided(mounted.Data)
 	c.mounted = servingcert.ParseBundle(mounted.Data[v1alpha1.SecretKeyCA])
-	if chain, err := c.served.Chain(); err == nil {
-		c.chain = chain
-	}
+	c.chain, _ = c.served.Chain() // nil if it is unusable
 	c.trusted = c.mounted.With(c.registeredBundles()...)
 	if err := c.findAuthorities(ctx); err != nil {
 		return Certificate{}, err

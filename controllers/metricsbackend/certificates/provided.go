@@ -29,8 +29,7 @@ func (c *Certificate) loadProvided(ctx context.Context) error {
 		c.wanted = c.trusted
 		return nil //nolint:nilerr // The phase reports it.
 	}
-	pair := servingcert.Provided(secret.Data)
-	c.provided = &pair
+	c.provided = new(servingcert.Provided(secret.Data))
 	c.wanted = servingcert.ParseBundle(secret.Data[v1alpha1.SecretKeyCA])
 	return nil
 }

@@ -125,8 +125,10 @@ type Transition struct {
 	holds func(*Version) bool
 	// text is what the version waits for or, with an action, the text of the event; or nil.
 	text func(*Version) string
-	// reason is that of a conflict, see Decision; or nil. blocks, moves and recheck are those of the Decision.
-	reason        func(*Version) string
+	// paused: the version waits for the end of Version.Paused, which has the text, the reason and the time of the next decision.
+	paused bool
+	// reason, blocks, moves and recheck are those of the Decision.
+	reason        string
 	blocks, moves bool
 	recheck       func(*Version) time.Duration
 }
@@ -143,16 +145,15 @@ func Decide(v *Version) Decision {
 		case t.holds != nil && !t.holds(v):
 			continue
 		}
-		d := Decision{State: cmp.Or(t.To, state), On: t.On, Action: t.Do, Event: t.Event, Blocks: t.blocks, Moves: t.moves}
+		d := Decision{State: cmp.Or(t.To, state), On: t.On, Action: t.Do, Event: t.Event, Reason: t.reason, Blocks: t.blocks, Moves: t.moves}
 		switch {
+		case t.paused:
+			d.Waits, d.Reason, d.Recheck = v.Paused.Message, v.Paused.Reason, v.Paused.Left
 		case t.text == nil:
 		case t.Do == "":
 			d.Waits = t.text(v)
 		default:
 			d.Note = t.text(v)
-		}
-		if t.reason != nil {
-			d.Reason = t.reason(v)
 		}
 		if t.recheck != nil {
 			d.Recheck = t.recheck(v)

@@ -80,10 +80,7 @@ func ReadPreviousOwner(service *apiregistrationv1.APIService) (*PreviousOwner, e
 }
 
 func (o *PreviousOwner) Target() manifests.Target {
-	return manifests.Target{
-		Namespace: o.Service.Namespace, Name: o.Service.Name, Port: ptr.Deref(o.Service.Port, manifests.ServicePort),
-		CABundle: o.CABundle, InsecureSkipTLSVerify: o.InsecureSkipTLSVerify,
-	}
+	return manifests.ExistingTarget(&v1alpha1.ExistingSpec{Service: o.Service, CABundle: o.CABundle, InsecureSkipTLSVerify: o.InsecureSkipTLSVerify})
 }
 
 // Restore sets the recorded state in the APIService.

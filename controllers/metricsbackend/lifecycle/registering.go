@@ -44,7 +44,7 @@ var registering = []Transition{
 	},
 	{
 		From: []State{Moving}, On: "the APIService points to our pods, and lacks our label",
-		when: (*Version).lacksLabel, blocks: true, reason: notOwned, text: func(v *Version) string {
+		when: (*Version).lacksLabel, blocks: true, reason: v1alpha1.ReasonNotOwned, text: func(v *Version) string {
 			return fmt.Sprintf("APIService %s points to this backend's Service, but lacks the label that makes it ours: put it back (kubectl label apiservice %s %s=%s)",
 				v.Name(), v.Name(), v1alpha1.LabelBackend, v.Identity.Serving.Backend)
 		},
@@ -52,7 +52,7 @@ var registering = []Transition{
 	{
 		From: []State{Moving}, On: "the label names another MetricsBackend, which does not exist, or is not being deleted",
 		when: (*Version).isOtherBackends, needs: NeedHolder, holds: func(v *Version) bool { return v.Holder != HolderDeleting },
-		reason: notOwned, text: func(v *Version) string {
+		reason: v1alpha1.ReasonNotOwned, text: func(v *Version) string {
 			if v.Holder == HolderMissing {
 				return fmt.Sprintf("APIService %s belongs to MetricsBackend %q, which does not exist: delete it (kubectl delete apiservice %s), and it is registered again",
 					v.Name(), v.holder(), v.Name())
@@ -63,12 +63,12 @@ var registering = []Transition{
 	},
 	{
 		From: []State{Moving}, On: "kube-apiserver serves the version itself",
-		when: func(v *Version) bool { return v.Live.Spec.Service == nil }, To: Pending, reason: notOwned, text: func(v *Version) string {
+		when: func(v *Version) bool { return v.Live.Spec.Service == nil }, To: Pending, reason: v1alpha1.ReasonNotOwned, text: func(v *Version) string {
 			return fmt.Sprintf("APIService %s is served by kube-apiserver itself: take version %s out of %s.versions", v.Name(), v.GV.Version, v.Section)
 		},
 	},
 	{
-		From: []State{Moving}, On: "the APIService is someone else's, and who applies it writes it back at any time", To: Pending, reason: notOwned,
+		From: []State{Moving}, On: "the APIService is someone else's, and who applies it writes it back at any time", To: Pending, reason: v1alpha1.ReasonNotOwned,
 		when: (*Version).isReconciled, text: func(v *Version) string {
 			manager := ManagedBy(v.Live)
 			return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s, and %s %s. It stays theirs: take version %s out of "+
@@ -77,12 +77,12 @@ var registering = []Transition{
 	},
 	{
 		From: []State{Moving}, On: "the APIService is someone else's, may not be taken over now, and a takeover has failed before",
-		when: func(v *Version) bool { return v.isRefused() && v.Paused.Message != "" }, reason: pauseReason, text: pause, recheck: pauseLeft,
+		when: func(v *Version) bool { return v.isRefused() && v.Paused.Message != "" }, paused: true,
 	},
 	{
 		From: []State{Moving}, On: "the APIService is someone else's, and adoption is IfUnavailable: it has not been unavailable for a minute",
 		when: func(v *Version) bool { return v.isRefused() && v.Adoption == v1alpha1.AdoptionIfUnavailable }, To: Pending,
-		reason: notOwned, recheck: func(v *Version) time.Duration { return max(0, AdoptionGrace-v.unavailable()) }, text: func(v *Version) string {
+		reason: v1alpha1.ReasonNotOwned, recheck: func(v *Version) time.Duration { return max(0, AdoptionGrace-v.unavailable()) }, text: func(v *Version) string {
 			return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s, and %s.adoption is IfUnavailable: it is taken over once "+
 				"kube-apiserver has reported it unavailable for %s; set that to Always to take it over now%s%s",
 				v.Name(), DescribeTarget(v.Live), v.Section, AdoptionGrace, v.describeDifferences(), ManagedBy(v.Live))
@@ -90,7 +90,7 @@ var registering = []Transition{
 	},
 	{
 		From: []State{Moving}, On: "the APIService is someone else's, and adoption is Refuse",
-		when: (*Version).isRefused, To: Pending, reason: notOwned, text: func(v *Version) string {
+		when: (*Version).isRefused, To: Pending, reason: v1alpha1.ReasonNotOwned, text: func(v *Version) string {
 			return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s, and stays theirs: take version %s out of %s.versions; or remove "+
 				"that implementation and its registration (kubectl delete apiservice %s); or, after kubectl metrics verify --before-adoption, "+
 				"set %s.adoption to IfUnavailable to take it over only if it does not answer, or to Always to take it over now (it is handed "+
@@ -117,11 +117,11 @@ var registering = []Transition{
 	// Writes.
 	{
 		From: []State{Moving}, On: "the APIService is someone else's, and another field manager has taken our authority out of its caBundle",
-		when: (*Version).isAuthorityRemoved, To: Contested, reason: contestReason, text: (*Version).describeRemovedAuthority,
+		when: (*Version).isAuthorityRemoved, To: Contested, reason: v1alpha1.ReasonContested, text: (*Version).describeRemovedAuthority,
 	},
 	{
 		From: []State{Moving, Registered}, On: "another field manager has changed the APIService back three times within six hours",
-		when: (*Version).isContested, To: Contested, reason: contestReason, text: (*Version).describeContest,
+		when: (*Version).isContested, To: Contested, reason: v1alpha1.ReasonContested, text: (*Version).describeContest,
 	},
 	{
 		From: registered, On: "the APIService has a caBundle, and the target is not verified", moves: true,
@@ -140,7 +140,7 @@ var registering = []Transition{
 	{From: []State{Registered}, On: "it is as we want it", when: always},
 	{
 		From: []State{Moving}, On: "the APIService points to someone else's implementation, and a takeover has failed before", moves: true,
-		when: (*Version).isPausedMove, reason: pauseReason, text: pause, recheck: pauseLeft,
+		when: (*Version).isPausedMove, paused: true,
 	},
 	{
 		From: []State{Moving}, On: "the target has been ready for less than 10 s", moves: true,
@@ -152,7 +152,7 @@ var registering = []Transition{
 	{
 		From: []State{Moving}, On: "the APIService is someone else's, and autoscalers read metrics there that our pods do not answer, or that is not known", To: Pending,
 		when: (*Version).isCompared, needs: NeedComparison, holds: func(v *Version) bool { return v.Uncompared != "" || len(v.Differences.Lost) > 0 },
-		reason: notOwned, recheck: func(*Version) time.Duration { return AdoptionGrace }, text: func(v *Version) string {
+		reason: v1alpha1.ReasonNotOwned, recheck: func(*Version) time.Duration { return AdoptionGrace }, text: func(v *Version) string {
 			if v.Uncompared != "" {
 				return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s, and is not taken over before both were compared: %s",
 					v.Name(), DescribeTarget(v.Live), v.Uncompared)
@@ -198,7 +198,7 @@ var registering = []Transition{
 	},
 	{
 		From: []State{Pending}, On: "another version of the group is someone else's, or it was contested, and that has failed before",
-		when: (*Version).isPausedMove, reason: pauseReason, text: pause, recheck: pauseLeft,
+		when: (*Version).isPausedMove, paused: true,
 	},
 	{
 		From: []State{Pending}, On: "another version of the group is someone else's, and not every kube-apiserver has reached our pods",
@@ -207,10 +207,6 @@ var registering = []Transition{
 	{From: []State{Pending}, On: "another version of the group is someone else's", when: (*Version).isShared, Do: Register, To: Trial},
 	{From: []State{Pending}, On: "nobody else serves the group", when: always, Do: Register, To: Registered},
 }
-
-func contestReason(*Version) string { return v1alpha1.ReasonContested }
-
-func notOwned(*Version) string { return v1alpha1.ReasonNotOwned }
 
 func (v *Version) pointsToTarget() bool { return v.Live != nil && v.Identity.PointsToTarget(v.Live) }
 
@@ -304,12 +300,6 @@ func (v *Version) isPausedMove() bool {
 
 // mayApply reports whether the APIService was not compared with what we want, and may be written.
 func (v *Version) mayApply() bool { return !v.Applied && !v.isContested() }
-
-func pause(v *Version) string { return v.Paused.Message }
-
-func pauseReason(v *Version) string { return v.Paused.Reason }
-
-func pauseLeft(v *Version) time.Duration { return v.Paused.Left }
 
 func isUnreached(v *Version) bool { return !v.Reach.Reached }
 

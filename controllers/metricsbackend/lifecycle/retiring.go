@@ -5,7 +5,6 @@ package lifecycle
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -184,11 +183,12 @@ func (v *Version) lacking() string {
 	if !v.isServing() {
 		return ""
 	}
-	i := slices.IndexFunc(v.Servers, func(s Server) bool { return !s.Ending && (s.Ready || s.Current) && s.Lacks(v.GV) })
-	if i < 0 {
-		return ""
+	for _, s := range v.Servers {
+		if !s.Ending && (s.Ready || s.Current) && s.Lacks(v.GV) {
+			return s.Name
+		}
 	}
-	return v.Servers[i].Name
+	return ""
 }
 
 // cannotMove reports whether an APIService of ours cannot move to the target, which lacks the version,

@@ -25,7 +25,7 @@ func rows() []string {
 		switch {
 		case t.Do != "":
 			do = string(t.Do)
-		case t.text == nil:
+		case t.text == nil && !t.paused:
 			do = ""
 		}
 		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |", strings.Join(from, ", "), t.On, do, cmp.Or(string(t.To), "stays")))

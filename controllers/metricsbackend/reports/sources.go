@@ -124,8 +124,7 @@ func earlier(known *metav1.Time, other metav1.Time) *metav1.Time {
 	if other.IsZero() || known != nil && !other.Before(known) {
 		return known
 	}
-	whole := other.Rfc3339Copy()
-	return &whole
+	return new(other.Rfc3339Copy())
 }
 
 // sourceRemedies say what to do about a failing source, by the reasons of serving. PATH stands for

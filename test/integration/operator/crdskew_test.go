@@ -8,8 +8,10 @@ package operator
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -102,5 +104,21 @@ func TestCRDNewerThanOperator(t *testing.T) {
 	}
 	if mode, _, _ := unstructured.NestedString(backend.Object, "spec", "future", "mode"); mode != "new" || backend.GetGeneration() != 1 {
 		t.Errorf("generation %d, spec.future.mode is %q", backend.GetGeneration(), mode)
+	}
+}
+
+// recheck has kube-apiserver look at once whether it reaches the Services of the
+// APIServices, which it does each half minute, or when they change; the operator looks, too.
+func recheck(t *testing.T, suite *controlPlane) {
+	t.Helper()
+	for _, version := range []string{"v1", "v1beta1"} {
+		outcome.Eventually(t, patience, "touch APIService "+version, func(ctx context.Context) error {
+			service, err := getAPIService(ctx, suite, version)
+			if err != nil {
+				return err
+			}
+			service.Annotations = map[string]string{"test.example/recheck": strconv.FormatInt(time.Now().UnixNano(), 10)}
+			return suite.admin.Update(ctx, service)
+		})
 	}
 }

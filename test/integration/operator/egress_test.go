@@ -53,13 +53,8 @@ func startEgressProxy(path string, dial dialFunc) (*egressProxy, error) {
 
 func (p *egressProxy) close() { _ = p.listener.Close() }
 
-// setClosed closes kube-apiserver's way to pods, or opens it again. Connections
-// that it keeps for later requests end, too.
-func (p *egressProxy) setClosed(closed bool) {
-	p.closeTo(func(string) bool { return closed })
-}
-
-// closeTo is setClosed for the addresses, HOST:PORT, that match.
+// closeTo closes kube-apiserver's way to the addresses, HOST:PORT, that match, and opens it to
+// the others. Connections that it keeps for later requests end, too.
 func (p *egressProxy) closeTo(closed func(address string) bool) { p.set(closed, false) }
 
 // dropTo is closeTo by a firewall that drops packets: kube-apiserver gets no answer.
@@ -82,7 +77,7 @@ func (p *egressProxy) set(closed func(address string) bool, drops bool) {
 
 func none(string) bool { return false }
 
-// open tells whether a tunnel may be made, and if so registers it for setClosed. If packets
+// open tells whether a tunnel may be made, and if so registers it for closeTo. If packets
 // are dropped, it first waits until kube-apiserver gives up.
 func (p *egressProxy) open(conn net.Conn, address string) bool {
 	p.mu.Lock()

@@ -6,21 +6,15 @@
 package operator
 
 import (
-	"context"
-	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apiregistrationv1ac "k8s.io/kube-aggregator/pkg/client/applyconfiguration/apiregistration/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // An implementation of someone else: its APIService kept, moved to our pods, and
@@ -90,63 +84,4 @@ func TestTwoBackends(t *testing.T) {
 	if successor := waitPointsTo(t, suite, "v1", otherNamespace+"/metrics-serving-cluster"); successor.UID != service.UID || successor.Labels[v1alpha1.LabelBackend] != "cluster" {
 		t.Errorf("v1 was made anew, or is whose: %+v", successor.ObjectMeta)
 	}
-}
-
-// A real rival applies its APIService over and over: the operator gives in, and says to whom.
-func TestContested(t *testing.T) {
-	suite := take(t)
-	installMetricsServer(t, suite)
-	createBackend(t, suite, newBackend("cluster", adopting(v1alpha1.AdoptionAlways)))
-	waitReady(t, suite, "cluster")
-	fought := 0
-	outcome.Eventually(t, patience, "the operator gives in", func(ctx context.Context) error {
-		live, err := getAPIService(ctx, suite, "v1beta1")
-		if err != nil {
-			return err
-		}
-		if live.Spec.Service.Name != "metrics-server" {
-			fought++
-			if err := applyStock(ctx, suite); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-				return err
-			}
-		}
-		if c := condition(getBackend(t, suite, "cluster"), v1alpha1.ConditionStalled); c.Reason != v1alpha1.ReasonContested {
-			return fmt.Errorf("after %d rounds: %s", fought, show(getBackend(t, suite, "cluster")))
-		}
-		return nil
-	})
-	c := condition(getBackend(t, suite, "cluster"), v1alpha1.ConditionStalled)
-	if !strings.Contains(c.Message, `field manager "gitops-controller" keeps changing it back`) {
-		t.Errorf("Stalled is %+v", c)
-	}
-	t.Logf("gave in after %d rounds", fought)
-	// It stays so.
-	waitPointsTo(t, suite, "v1beta1", theirName)
-	from := len(auditEvents(t, suite))
-	select {
-	case <-time.After(3 * time.Second):
-	case <-t.Context().Done():
-	}
-	waitPointsTo(t, suite, "v1beta1", theirName)
-	for _, e := range auditEvents(t, suite)[from:] {
-		if e.writes() && e.ObjectRef.Resource == "apiservices" && e.ObjectRef.Name == "v1beta1.metrics.k8s.io" {
-			t.Errorf("written again: %s", e.Verb)
-		}
-	}
-	// The rival has gone, and so has its APIService.
-	if err := suite.admin.Delete(t.Context(), stockAPIService()); err != nil {
-		t.Fatal(err)
-	}
-	waitReady(t, suite, "cluster")
-	waitPointsTo(t, suite, "v1beta1", ourName)
-}
-
-// applyStock applies metrics-server's APIService as GitOps tools do.
-func applyStock(ctx context.Context, suite *controlPlane) error {
-	stock := stockAPIService()
-	return suite.admin.Apply(ctx, apiregistrationv1ac.APIService(stock.Name).WithLabels(stock.Labels).
-		WithSpec(apiregistrationv1ac.APIServiceSpec().WithGroup("metrics.k8s.io").WithVersion("v1beta1").
-			WithGroupPriorityMinimum(100).WithVersionPriority(100).
-			WithService(apiregistrationv1ac.ServiceReference().WithNamespace("kube-system").WithName("metrics-server").WithPort(443))),
-		client.FieldOwner("gitops-controller"), client.ForceOwnership)
 }

@@ -14,7 +14,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -43,9 +42,6 @@ const (
 type workload struct {
 	client client.WithWatch
 	pods   *podNetwork
-	// detached keeps every pod out of the endpoints, as a selector that matches
-	// none does; the pods stay ready.
-	detached atomic.Bool
 	// changed has an element when an object has changed since the last look.
 	changed chan struct{}
 }
@@ -380,7 +376,7 @@ func (w *workload) endpoints(ctx context.Context, d *appsv1.Deployment, pods []c
 	}}
 	slice.Endpoints = nil
 	for i := range pods {
-		if podReady(&pods[i]) && pods[i].DeletionTimestamp == nil && !w.detached.Load() {
+		if podReady(&pods[i]) && pods[i].DeletionTimestamp == nil {
 			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
 				Addresses: []string{pods[i].Status.PodIP}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)},
 				// kube-apiserver's proxy requires it.
