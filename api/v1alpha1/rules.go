@@ -175,18 +175,20 @@ type MetricRule struct {
 	NaNAsZero bool `json:"nanAsZero,omitempty"`
 
 	// Age of the newest sample of a series, when its value is computed, beyond which the
-	// series has no value: Prometheus goes on for 5 minutes with the last sample of a target that
-	// it cannot scrape. Of several series the oldest counts. A duration such as `90s`, from 1s to
-	// 1h; it should be at least twice the scrape interval. The times of the samples must be known
-	// of metricsQuery, or else the rule is invalid. Default: any age.
+	// series has no value: a query such as rate(x[5m]) has values for 5 minutes after the last
+	// sample. Of several series the oldest counts. A duration such as `90s`, from 1s to 1h; it
+	// should be at least twice the scrape interval. The query costs the source more. The times
+	// of the samples must be known of metricsQuery, or else the rule is invalid. Default: any
+	// age.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	MaxSampleAge RuleInterval `json:"maxSampleAge,omitempty"`
 
 	// What happens if one of several series has no value: NaN without nanAsZero, an
-	// infinity, a number beyond ±9.2e15, or one that is too old (maxSampleAge). Reject: an external metric has no value, nor has
-	// an object whose series are combined (duplicates), and errors name the series. Omit: the
-	// other series are served, and autoscalers scale by these alone. Default: Reject.
+	// infinity, a number beyond ±9.2e15, or one that is too old (maxSampleAge). Reject: an
+	// external metric has no value, nor has an object whose series are combined (duplicates),
+	// and errors name the series. Omit: the other series are served, and autoscalers scale by
+	// these alone. Default: Reject.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	InvalidValues InvalidValuesPolicy `json:"invalidValues,omitempty"`

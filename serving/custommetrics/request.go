@@ -46,7 +46,7 @@ var _ valueapi.Request = &targetRequest{}
 // selects no object has an empty list: that there is no object is not an error of the
 // metric's.
 func (r *targetRequest) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
-	resolved, err := r.resolve(options.LabelSelector, r.names(ctx, options.LabelSelector))
+	resolved, err := r.resolve(options.LabelSelector, false, r.names(ctx, options.LabelSelector))
 	if err != nil {
 		return nil, err
 	}
@@ -100,10 +100,10 @@ func everythingIfNil(selector labels.Selector) labels.Selector {
 	return selector
 }
 
-// resolve finds out which objects are meant, and how their metric is read.
-func (r *targetRequest) resolve(selector labels.Selector, all namesOf) (*resolved, error) {
+// resolve finds out which objects are meant, and how their metric is read, once or for a watch.
+func (r *targetRequest) resolve(selector labels.Selector, watch bool, all namesOf) (*resolved, error) {
 	out := &resolved{target: &r.target}
-	ask := query.ObjectRequest{Resource: r.resource, Namespace: r.namespace, Metric: r.metric, Series: r.series}
+	ask := query.ObjectRequest{Resource: r.resource, Namespace: r.namespace, Metric: r.metric, Series: r.series, Watch: watch}
 	if r.all() {
 		// First of all whether there is such a metric, and of what: the path may name the
 		// objects' resource by a name that it had before.
@@ -198,7 +198,7 @@ var _ valueapi.Explainer = &targetRequest{}
 // Explain says how the values come about that List returns. Of an answer it tells no
 // more than concerns the objects that were asked for.
 func (r *targetRequest) Explain(ctx context.Context, options *metainternalversion.ListOptions) (*v1alpha1.MetricExplanation, error) {
-	resolved, err := r.resolve(options.LabelSelector, r.names(ctx, options.LabelSelector))
+	resolved, err := r.resolve(options.LabelSelector, false, r.names(ctx, options.LabelSelector))
 	if err != nil {
 		return nil, err
 	}

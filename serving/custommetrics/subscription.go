@@ -24,7 +24,7 @@ func (r *targetRequest) Subscribe(ctx context.Context, options *metainternalvers
 	s := &subscription{targetRequest: r, selector: options.LabelSelector}
 	// This may wait for kube-apiserver, which read may not. It also updates a subscription that
 	// other watches share.
-	first, err := r.resolve(s.selector, r.names(ctx, s.selector))
+	first, err := r.resolve(s.selector, true, r.names(ctx, s.selector))
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (s *subscription) id() string {
 //
 // It waits for nothing, since others wait for it.
 func (s *subscription) read() (query.MetricQuery, error) {
-	resolved, err := s.resolve(s.selector, func(resource schema.GroupVersionResource) ([]string, error) {
+	resolved, err := s.resolve(s.selector, true, func(resource schema.GroupVersionResource) ([]string, error) {
 		if names, known := s.objects.Known(resource, s.namespace, everythingIfNil(s.selector)); known {
 			return names, nil
 		}

@@ -21,7 +21,7 @@ func TestEvaluateWithSampleTimes(t *testing.T) {
 		plain   = `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"pod":"a"},"value":[1700000000,"1"]},{"metric":{"pod":"b"},"value":[1700000000,"2"]}]}}`
 		timed   = `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"pod":"a"},"value":[1700000000,"1"]},{"metric":{"pod":"b"},"value":[1700000000,"2"]},{"metric":{"pod":"c"},"value":[1700000000,"3"]},` +
 			`{"metric":{"pod":"d"},"value":[1700000000,"4"]},{"metric":{"pod":"e"},"value":[1700000000,"5"]},` +
-			`{"metric":{"pod":"a","metricsbackend_sample_time":"1"},"value":[1700000000,"1699999990.25"]},{"metric":{"pod":"c","metricsbackend_sample_time":"1"},"value":[1700000000,"NaN"]},` +
+			`{"metric":{"pod":"a","metricsbackend_sample_time":"1"},"value":[1700000000,"1699999990.25"]},{"metric":{"pod":"b","metricsbackend_sample_time":"1"},"value":[1700000000,"-Inf"]},{"metric":{"pod":"c","metricsbackend_sample_time":"1"},"value":[1700000000,"NaN"]},` +
 			`{"metric":{"pod":"d","metricsbackend_sample_time":"1"},"value":[1700000000,"1800000000"]},{"metric":{"pod":"e","metricsbackend_sample_time":"1"},"value":[1700000000,"1700000000.5"]},` +
 			`{"metric":{"pod":"gone","metricsbackend_sample_time":"1"},"value":[1700000000,"1699999990"]}]}}`
 		asked = `(sum by (pod) (x)) or label_replace(min by (pod) (timestamp(x)), "metricsbackend_sample_time", "1", "", "")`
@@ -78,6 +78,45 @@ func TestEvaluateWithSampleTimes(t *testing.T) {
 			}
 			if want := len(test.want) > 2; result.SampleTimes != want {
 				t.Errorf("the samples have their own times: %t", result.SampleTimes)
+			}
+		})
+	}
+}
+
+// An expression that failed with sample times is evaluated without for a while, unless they are required.
+func TestSampleTimesAreGivenUp(t *testing.T) {
+	tests := map[string]struct {
+		with  string
+		times query.SampleTimes
+		// asked are the expressions of five evaluations, the last one after a while: with times or plain.
+		asked string
+	}{
+		"rejected":           {`{"status":"error","errorType":"bad_data","error":"no"}`, query.SampleTimesIfKnown, "with plain plain plain plain with plain"},
+		"not evaluated":      {`{"status":"error","errorType":"execution","error":"no"}`, query.SampleTimesIfKnown, "with plain plain plain plain with plain"},
+		"too late":           {`{"status":"error","errorType":"timeout","error":"no"}`, query.SampleTimesIfKnown, "with plain plain plain with"},
+		"malformed":          {`{`, query.SampleTimesIfKnown, "with plain plain plain with"},
+		"partial":            {`{"status":"success","isPartial":true,"data":{"resultType":"vector","result":[]}}`, query.SampleTimesIfKnown, "with with with with with"},
+		"rejected, required": {`{"status":"error","errorType":"bad_data","error":"no"}`, query.SampleTimesRequired, "with with with with with"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var asked []string
+			w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+				body, what := `{"status":"success","data":{"resultType":"vector","result":[]}}`, "plain"
+				if strings.Contains(r.FormValue("query"), "timestamp") {
+					body, what = test.with, "with"
+				}
+				asked = append(asked, what)
+				answers("application/json", body)(rw, r)
+			}, nil)
+			for i := range 5 {
+				if i == 4 {
+					w.clock.Step(withoutTimes + time.Second)
+				}
+				_, _ = w.source.Evaluate(t.Context(), query.Query{Expression: "x", SampleTimes: test.times}, instant)
+			}
+			if got := strings.Join(asked, " "); got != test.asked {
+				t.Errorf("asked %s, want %s", got, test.asked)
 			}
 		})
 	}

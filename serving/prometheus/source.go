@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -42,6 +43,12 @@ type Options struct {
 	Dial dialFunc
 }
 
+const (
+	// withoutTimes is for how long an expression that failed with sample times is evaluated without.
+	withoutTimes    = 10 * time.Minute
+	maxWithoutTimes = 1000
+)
+
 // Source is a server with Prometheus' HTTP API. Its methods may be called at any time, also before
 // Run.
 type Source struct {
@@ -52,6 +59,8 @@ type Source struct {
 	slots  *semaphore.Weighted
 	series *series.Discovery
 	health health
+	// withoutTimes has the expressions that failed with sample times, as these cost the server more.
+	withoutTimes *cache.LRUExpireCache
 
 	mu         sync.Mutex
 	settings   *settings
@@ -78,7 +87,7 @@ func New(o Options, spec v1alpha1.PrometheusSource) (*Source, error) {
 	}
 	s := &Source{
 		options: o, slots: semaphore.NewWeighted(maxRequests),
-		settings: cfg, stop: func() {},
+		settings: cfg, stop: func() {}, withoutTimes: cache.NewLRUExpireCacheWithClock(maxWithoutTimes, o.Clock),
 	}
 	s.health.state.Name = o.Name
 	s.health.probeRequested = wake.NewSignal()
@@ -183,30 +192,40 @@ func (s *Source) Close() {
 // Results of PromQL have the time of the evaluation. The data may be older, by up to the server's lookback
 // (5m by default) and the range of the expression. For SampleTimes the expression asks for those, too.
 func (s *Source) Evaluate(ctx context.Context, q query.Query, at time.Time) (*query.Result, error) {
-	if q.SampleTimes != query.SampleTimesNotNeeded {
-		with, known := promql.WithSampleTimes(q.Expression)
-		if !known && q.SampleTimes == query.SampleTimesRequired {
-			return nil, failureOf(s.options.Name, nil, failf(query.ReasonRejected, "the times of the samples cannot be known of the query, as maxSampleAge requires"))
-		}
-		if known {
-			result, err := s.evaluate(ctx, q, with, at)
-			f, failed := errors.AsType[*query.Failure](err)
-			switch {
-			case !failed:
-				result.ReadSampleTimes(promql.SampleTimeLabel)
-				return result, nil
-			case q.SampleTimes == query.SampleTimesRequired || !f.Reason.SourceAnswered():
-				return nil, err
-			}
+	required := q.SampleTimes == query.SampleTimesRequired
+	_, failed := s.withoutTimes.Get(q.Expression)
+	if q.SampleTimes == query.SampleTimesNotNeeded || failed && !required {
+		return s.evaluate(ctx, q, q.Expression, at)
+	}
+	with, known := promql.WithSampleTimes(q.Expression, required)
+	switch {
+	case !known && required:
+		return nil, failureOf(s.options.Name, nil, failf(query.ReasonRejected, "the times of the samples cannot be known of the query, as maxSampleAge requires, or are too long a query"))
+	case !known:
+		return s.evaluate(ctx, q, q.Expression, at)
+	}
+	result, err := s.evaluate(ctx, q, with, at)
+	if err == nil {
+		result.ReadSampleTimes(promql.SampleTimeLabel)
+		return result, nil
+	}
+	if f, _ := errors.AsType[*query.Failure](err); !required {
+		switch f.Reason {
+		case query.ReasonRejected, query.ReasonTooLarge:
 			// The server may accept the query itself, or its result is small enough.
+			s.withoutTimes.Add(q.Expression, nil, withoutTimes)
+			return s.evaluate(ctx, q, q.Expression, at)
+		case query.ReasonTimeout, query.ReasonMalformed, query.ReasonBadStatus:
+			s.withoutTimes.Add(q.Expression, nil, withoutTimes)
 		}
 	}
-	return s.evaluate(ctx, q, q.Expression, at)
+	return nil, err
 }
 
 // evaluate evaluates the expression of a query, or one that yields more.
 func (s *Source) evaluate(ctx context.Context, q query.Query, expression string, at time.Time) (*query.Result, error) {
 	result := &query.Result{Time: at}
+	q.SampleTimes = query.SampleTimesNotNeeded // for the health, it is the same query
 	err := s.request(ctx, forQuery, q, func(ctx context.Context, n *connection) error {
 		q.Expression = expression
 		return n.query(ctx, q, at, result)

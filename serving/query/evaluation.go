@@ -213,12 +213,7 @@ func (v *Evaluator) finish(ev *evaluation, results []*Result, newest time.Time, 
 		if !ev.canceled {
 			v.recordHealth(ev, failure, now)
 		}
-		if slots := ev.entry.slots; !newest.IsZero() && slots.follow(ev.at, newest) {
-			slot, _ := slots.Slot(ev.at.Add(maxEarly))
-			for _, p := range ev.parts {
-				p.slot = slot
-			}
-		}
+		v.follow(ev.entry, ev.at, newest, now)
 		for i, p := range ev.parts {
 			if !p.canceled {
 				v.setResult(p, results[i], failure, now)

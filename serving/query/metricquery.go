@@ -37,6 +37,8 @@ type ObjectRequest struct {
 	Namespace string
 	// Names of the objects; nil for all, if the query need not name them.
 	Names []string
+	// Watch says that the query is subscribed to, and should stay the same while objects come and go.
+	Watch bool
 	// Selected says that a selector selected the names, however many there are; otherwise the
 	// client named the object.
 	Selected bool

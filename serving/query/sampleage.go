@@ -20,8 +20,8 @@ const EndedAge = time.Duration(math.MaxInt64)
 // ReadSampleTimes removes the samples with a label, whose values are Unix times in seconds, and gives these to
 // those that have otherwise the same labels.
 func (r *Result) ReadSampleTimes(label string) {
-	times := map[string]time.Time{}
-	r.Samples = slices.DeleteFunc(r.Samples, func(s Sample) bool {
+	times, all := map[string]time.Time{}, len(r.Samples)
+	kept := slices.DeleteFunc(r.Samples, func(s Sample) bool {
 		if _, marked := s.Labels[label]; !marked {
 			return false
 		}
@@ -33,7 +33,8 @@ func (r *Result) ReadSampleTimes(label string) {
 		}
 		return true
 	})
-	r.SampleTimes = true
+	// Texts are counted once in a result, so that this is about the share of the values.
+	r.Samples, r.Bytes, r.SampleTimes = slices.Clone(kept), r.Bytes*len(kept)/max(all, 1), true
 	for i := range r.Samples {
 		s := &r.Samples[i]
 		s.Age = EndedAge

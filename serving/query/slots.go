@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/metricsbackend/metrics-backend-operator/internal/schedule"
 )
 
@@ -36,30 +38,32 @@ func slotsOf(q Query) schedule.Schedule {
 func untilNext(s schedule.Schedule, t time.Time) time.Duration { return s.Next(t).Sub(t.Round(0)) }
 
 const (
-	// minLag is the least time after that of a sample at which a query is evaluated, which the sample needs to
-	// become visible. It doubles while samples arrive later.
-	minLag = 500 * time.Millisecond
+	// maxLag is how long after a sample a slot starts that follows the source: within it a scrape becomes
+	// visible, usually. Of short intervals it is a quarter.
+	maxLag = time.Second
 	// phaseTolerance is by how much the times at which a source renews series vary.
 	phaseTolerance = 250 * time.Millisecond
-	// maxEarly is how long before the start of a slot whose phase has changed the last result is that of the slot.
-	maxEarly = time.Second
 	// minRenewals and maxRenewals are the renewals at the same phase after which slots follow them, twice as
-	// many after each time that the phase was lost.
+	// many after each time that they cannot any more.
 	minRenewals, maxRenewals = 2, 64
+	// maxLate is the number of samples in a row that are not visible in time, after which slots no longer follow.
+	maxLate = 2
+	// maxEarly is how long before the start of a slot whose phase has changed an evaluation is that of the slot. Of
+	// short intervals it is an eighth.
+	maxEarly = time.Second
 )
 
 // slots are the slots of a query, or of a Batch. Their phase is a hash of the query, until it is known when in
-// each interval the source renews the series: then a slot starts soon after. Replicas agree on it as
-// long as they see the same samples.
+// each interval the source renews the series: then a slot starts soon after. Replicas that see the same
+// samples come to the same phase.
 type slots struct {
 	schedule.Schedule
-	hashed time.Duration
+	hashed    time.Duration
+	following bool
 	// newest is the time of the newest sample so far, and renewals counts the newer ones in a row at its phase.
 	newest           time.Time
 	renewals, needed int
-	// lag is how long after a sample a slot starts; zero while the phase is the hash.
-	lag time.Duration
-	// late counts the samples in a row that were not visible at the start of a slot.
+	// late counts the samples in a row that were not visible at the slot that follows them.
 	late int
 }
 
@@ -77,39 +81,43 @@ func (s *slots) follow(at, newest time.Time) bool {
 	before, first := s.Phase, s.newest.IsZero()
 	moved := s.distance(newest.Sub(s.newest))
 	s.newest = newest
+	s.renewals++
+	after := s.after(newest)
+	drift := s.distance(after - s.Phase)
 	switch {
 	case first:
-		return false
+		s.renewals = 0
 	case moved > phaseTolerance: // there is no interval, or another one
-		if s.lag > 0 {
-			s.needed = min(2*s.needed, maxRenewals)
+		s.lose()
+	case !s.following:
+		if s.renewals >= s.needed {
+			s.following, s.Phase = true, after
 		}
-		s.Phase, s.renewals, s.lag, s.late = s.hashed, 0, 0, 0
-		return s.Phase != before
-	}
-	s.renewals++
-	switch {
-	case s.lag == 0 && s.renewals >= s.needed:
-		s.lag = minLag
-	case s.lag == 0:
-		return false
-	case s.distance(s.after(newest)-s.Phase) > 2*phaseTolerance: // it moved slowly
-	case at.Sub(newest) <= s.lag+2*phaseTolerance:
+	case drift > 2*phaseTolerance: // it moved slowly
+		s.Phase = after
+	case at.Sub(newest) <= s.lag()+2*phaseTolerance:
 		s.late = 0
-		return false
 	default:
-		if s.late++; s.late < 2 {
-			return false
+		if s.late++; s.late == maxLate {
+			s.lose()
 		}
-		s.lag, s.late = min(2*s.lag, s.Interval-s.Interval/8), 0
 	}
-	s.Phase = s.after(newest)
 	return s.Phase != before
 }
 
-// after returns the phase that is lag after a sample. It is rounded, so that replicas agree.
+// lose ends the following of samples, until there are more renewals than before.
+func (s *slots) lose() {
+	if s.following {
+		s.needed = min(2*s.needed, maxRenewals)
+	}
+	s.Phase, s.following, s.renewals, s.late = s.hashed, false, 0, 0
+}
+
+func (s *slots) lag() time.Duration { return min(maxLag, s.Interval/4) }
+
+// after returns the phase that is the lag after a sample. It is rounded, so that replicas agree.
 func (s *slots) after(sample time.Time) time.Duration {
-	since := time.Duration(sample.UnixMilli())*time.Millisecond + s.lag + phaseTolerance - 1
+	since := time.Duration(sample.UnixMilli())*time.Millisecond + s.lag() + phaseTolerance - 1
 	return since.Truncate(phaseTolerance) % s.Interval
 }
 
@@ -117,4 +125,33 @@ func (s *slots) after(sample time.Time) time.Duration {
 func (s *slots) distance(d time.Duration) time.Duration {
 	d = (d%s.Interval + s.Interval) % s.Interval
 	return min(d, s.Interval-d)
+}
+
+// renumbered returns the number of a slot of a schedule before, or of the one that starts soon after it.
+func (s *slots) renumbered(before schedule.Schedule, slot int64) int64 {
+	start := time.UnixMilli(slot*before.Interval.Milliseconds() + before.Phase.Milliseconds())
+	n, _ := s.Slot(start.Add(min(maxEarly, s.Interval/8)))
+	return n
+}
+
+// follow has the slots of an entry, and of its batch, follow the newest sample of its evaluation.
+func (v *Evaluator) follow(e *entry, at, newest, now time.Time) {
+	before := e.slots.Schedule
+	if newest.IsZero() || !e.slots.follow(at, newest) {
+		return
+	}
+	entries := sets.New(e)
+	if b := v.cache.batches[e.batchKey()]; b != nil {
+		entries = b.entries
+	}
+	for e := range entries {
+		e.failedSlot = e.slots.renumbered(before, e.failedSlot)
+		if e.outcome != nil {
+			e.outcome.slot = e.slots.renumbered(before, e.outcome.slot)
+		}
+		if e.evaluation != nil {
+			e.evaluation.slot = e.slots.renumbered(before, e.evaluation.slot)
+		}
+		v.schedule(e, now)
+	}
 }

@@ -24,9 +24,12 @@ type changingCA struct {
 	dynamiccertificates.CAContentProvider
 	roots *x509.CertPool
 	now   func() time.Time
+	// read counts the reads: one for a request whose certificate is known, two for another.
+	read int
 }
 
 func (c *changingCA) VerifyOptions() (x509.VerifyOptions, bool) {
+	c.read++
 	return x509.VerifyOptions{Roots: c.roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, CurrentTime: c.now()}, c.roots != nil
 }
 
@@ -91,16 +94,18 @@ func TestFrontProxy(t *testing.T) {
 	tests := map[string]struct {
 		change func(w *proxyWorld)
 		want   string
+		// verified counts the verifications of two requests after the change.
+		verified int
 	}{
-		"nothing changes":              {func(*proxyWorld) {}, "alice"},
-		"it is verified again":         {func(w *proxyWorld) { w.clock.SetTime(w.clock.Now().Add(2 * verifiedTime)) }, "alice"},
-		"the certificate expires":      {func(w *proxyWorld) { w.clock.SetTime(w.leaf.NotAfter.Add(time.Second)) }, ""},
-		"another CA":                   {func(w *proxyWorld) { w.ca.roots = w.other }, ""},
-		"there is no CA any more":      {func(w *proxyWorld) { w.ca.roots = nil }, ""},
-		"another name is allowed":      {func(w *proxyWorld) { w.names = []string{"someone-else"} }, ""},
-		"its name is allowed":          {func(w *proxyWorld) { w.names = []string{"front-proxy-client"} }, "alice"},
-		"a certificate of a stranger":  {func(w *proxyWorld) { w.leaf = stranger.Certificate }, ""},
-		"an equal one is parsed again": {func(w *proxyWorld) { w.leaf, _ = x509.ParseCertificate(w.leaf.Raw) }, "alice"},
+		"nothing changes":              {func(*proxyWorld) {}, "alice", 0},
+		"it is verified again":         {func(w *proxyWorld) { w.clock.SetTime(w.clock.Now().Add(2 * verifiedTime)) }, "alice", 1},
+		"the certificate expires":      {func(w *proxyWorld) { w.clock.SetTime(w.leaf.NotAfter.Add(time.Second)) }, "", 2},
+		"another CA":                   {func(w *proxyWorld) { w.ca.roots = w.other }, "", 2},
+		"there is no CA any more":      {func(w *proxyWorld) { w.ca.roots = nil }, "", 0},
+		"another name is allowed":      {func(w *proxyWorld) { w.names = []string{"someone-else"} }, "", 2},
+		"its name is allowed":          {func(w *proxyWorld) { w.names = []string{"front-proxy-client"} }, "alice", 1},
+		"a certificate of a stranger":  {func(w *proxyWorld) { w.leaf = stranger.Certificate }, "", 2},
+		"an equal one is parsed again": {func(w *proxyWorld) { w.leaf, _ = x509.ParseCertificate(w.leaf.Raw) }, "alice", 1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -111,10 +116,14 @@ func TestFrontProxy(t *testing.T) {
 				}
 			}
 			test.change(w)
+			w.ca.read = 0
 			for range 2 {
 				if got := w.user(t, w.leaf); got != test.want {
 					t.Errorf("the user is %q, want %q", got, test.want)
 				}
+			}
+			if verified := w.ca.read - 2; verified != test.verified {
+				t.Errorf("%d verifications, want %d", verified, test.verified)
 			}
 		})
 	}

@@ -6,7 +6,6 @@ package valuecache
 import (
 	"io"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -48,18 +47,12 @@ func (i *item) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io
 
 func (i *item) compareName(name string) int { return strings.Compare(i.name, name) }
 
-// holds says that another data point of the same key is not news: it has the same
-// time and value, or is a little older. The latter happens where a subscription asks
-// something else than before whose evaluation was under way; where the clock was
-// set back, all that comes is older by more. What the source gives is always news after
-// what stood in for it: that is as of when the source was found to fail.
-func (k *kept) holds(o *kept, interval time.Duration) bool {
+// holds says that another data point of the same key is not news: it has the same time and value, or was
+// evaluated earlier. What the source gives is always news after what stood in for it: that is as of when the
+// source was found to fail.
+func (k *kept) holds(o *kept, earlier bool) bool {
 	if k.point.Fallback && !o.point.Fallback {
 		return false
 	}
-	older := k.point.Time.Sub(o.point.Time)
-	if older > 0 && older < interval {
-		return true
-	}
-	return older == 0 && k.point.Quantity.Cmp(o.point.Quantity) == 0 && k.point.Fallback == o.point.Fallback
+	return earlier || k.point.Time.Equal(o.point.Time) && k.point.Quantity.Cmp(o.point.Quantity) == 0 && k.point.Fallback == o.point.Fallback
 }

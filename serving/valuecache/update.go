@@ -102,11 +102,15 @@ func (e *entry) publish(values *query.Values, q *query.Query) {
 	now := uint64(max(0, s.clock.Since(s.began)))
 	var news []stream.Item
 	held := e.items
+	// A subscription may have asked something else before whose evaluation was under way. Where the clock was set
+	// back, all that comes is older by more.
+	older := e.evaluated.Sub(values.Time)
+	earlier := older > 0 && older < q.Interval
 	for _, i := range next {
 		for len(held) > 0 && held[0].name < i.name {
 			held = held[1:]
 		}
-		if len(held) > 0 && held[0].name == i.name && held[0].holds(i.kept, q.Interval) {
+		if len(held) > 0 && held[0].name == i.name && held[0].holds(i.kept, earlier) {
 			i.kept = held[0].kept
 			continue
 		}

@@ -5,62 +5,94 @@ package promql
 
 import (
 	"slices"
+	"time"
 
+	promlabels "github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// SampleTimeLabel marks the series of an expression with sample times whose values are times.
-const SampleTimeLabel = "metricsbackend_sample_time"
-
-// maxWithSampleTimes limits the bytes of an expression with sample times: VictoriaMetrics accepts 16 KiB by
-// default.
-const maxWithSampleTimes = 16 << 10
+const (
+	// SampleTimeLabel marks the series of an expression with sample times whose values are times.
+	SampleTimeLabel = "metricsbackend_sample_time"
+	// sideLabel tells the two sides of an operator apart.
+	sideLabel = "metricsbackend_side"
+	// maxWithSampleTimes limits the bytes of an expression with sample times.
+	maxWithSampleTimes = 64 << 10
+	// rangeSteps is how often the time of a series that has ended is looked up in its range, which usually has
+	// at least four scrapes.
+	rangeSteps = 10
+)
 
 // WithSampleTimes returns an expression whose result has, beside that of the given one, a series with
 // SampleTimeLabel for each of its series. Their values are the Unix times, in seconds, of the newest
-// samples that the value is computed from; of several series that of the oldest. There is none for a value
-// that is computed of series without a sample that Prometheus still looks at: these have ended, or have not
-// been scraped for 5 minutes. ok is false if the times cannot be known of the expression.
-func WithSampleTimes(expression string) (with string, ok bool) {
+// samples that the value is computed from; of several series that of the oldest. A series that has ended, as that
+// of a target whose scrape failed, may have samples in a range still: ended says that these count, too, which costs
+// a server several times as much. ok is false if the times cannot be known of the expression.
+func WithSampleTimes(expression string, ended bool) (with string, ok bool) {
 	e, err := Parse(expression)
 	if err != nil || e.Type() != parser.ValueTypeVector {
 		return "", false
 	}
-	times := sampleTimes(e)
+	times := timesExpression{ended}.of(e)
 	if times == nil {
 		return "", false
 	}
-	with = "(" + e.String() + ") or label_replace(" + times.String() + `, "` + SampleTimeLabel + `", "1", "", "")`
+	with = "(" + e.String() + ") or " + mark(times, SampleTimeLabel, "1").String()
 	return with, len(with) <= maxWithSampleTimes
 }
 
-// sampleTimes returns an expression for the times of the samples of an instant or range vector, with the labels
-// of its values but the name; nil if they are not known.
-func sampleTimes(e parser.Expr) parser.Expr {
+// picks reports whether an aggregation yields some of its series as they are.
+func picks(op parser.ItemType) bool {
+	return op == parser.TOPK || op == parser.BOTTOMK || op == parser.LIMITK || op == parser.LIMIT_RATIO
+}
+
+// timesExpression makes an expression for the times of the samples of a vector, with the labels of its values but
+// the name; nil if they are not known.
+type timesExpression struct {
+	// ended counts series that have ended.
+	ended bool
+}
+
+func (t timesExpression) of(e parser.Expr) parser.Expr {
 	switch e := e.(type) {
 	case *parser.ParenExpr:
-		return sampleTimes(e.Expr)
+		return t.of(e.Expr)
 	case *parser.UnaryExpr:
-		return sampleTimes(e.Expr)
+		return t.of(e.Expr)
 	case *parser.MatrixSelector:
-		return sampleTimes(e.VectorSelector)
+		return t.ofRange(e)
 	case *parser.VectorSelector:
-		if fixedName(e.LabelMatchers) == "" {
+		if fixedName(e.LabelMatchers) == "" || e.Anchored || e.Smoothed {
 			return nil // timestamp fails if two series differ only in their name
 		}
 		return call("timestamp", e)
 	case *parser.Call:
-		return sampleTimesOfCall(e)
+		return t.ofCall(e)
 	case *parser.AggregateExpr:
-		return sampleTimesOfAggregate(e)
+		return t.ofAggregate(e)
 	case *parser.BinaryExpr:
-		return sampleTimesOfBinary(e)
+		return t.ofBinary(e)
 	}
 	return nil
 }
 
-func sampleTimesOfCall(e *parser.Call) parser.Expr {
+func (t timesExpression) ofRange(e *parser.MatrixSelector) parser.Expr {
+	now := t.of(e.VectorSelector)
+	if now == nil || !t.ended {
+		return now
+	}
+	if e.Range <= 0 {
+		return nil
+	}
+	// A series that has ended has no timestamp any more: then it is the last one that it had.
+	step := max(e.Range/rangeSteps, time.Second).Truncate(time.Second)
+	before := call("max_over_time", &parser.SubqueryExpr{Expr: now, Range: e.Range, Step: step})
+	return set(parser.LOR, now, before)
+}
+
+func (t timesExpression) ofCall(e *parser.Call) parser.Expr {
 	subject, known := seriesFunctions[e.Func.Name]
+	relabels := e.Func.Name == "label_replace" || e.Func.Name == "label_join"
 	switch e.Func.Name {
 	case "vector":
 		if readsNothing(e.Args[0]) {
@@ -75,15 +107,16 @@ func sampleTimesOfCall(e *parser.Call) parser.Expr {
 	}
 	args := slices.Clone(e.Args)
 	for i, arg := range args {
-		if i != subject && !readsNothing(arg) {
-			return nil
+		text, _ := arg.(*parser.StringLiteral)
+		if i != subject && !readsNothing(arg) || relabels && text != nil && text.Val == promlabels.MetricName {
+			return nil // timestamp has removed the name
 		}
 	}
-	times := sampleTimes(args[subject])
+	times := t.of(args[subject])
 	switch {
 	case times == nil:
 		return nil
-	case e.Func.Name == "label_replace" || e.Func.Name == "label_join":
+	case relabels:
 		args[subject] = times
 		return call(e.Func.Name, args...)
 	case e.Func.Name == "histogram_quantile" || e.Func.Name == "histogram_fraction":
@@ -92,51 +125,64 @@ func sampleTimesOfCall(e *parser.Call) parser.Expr {
 	return times
 }
 
-func sampleTimesOfAggregate(e *parser.AggregateExpr) parser.Expr {
-	times := sampleTimes(e.Expr)
+func (t timesExpression) ofAggregate(e *parser.AggregateExpr) parser.Expr {
+	times := t.of(e.Expr)
 	switch {
 	case times == nil || e.Param != nil && !readsNothing(e.Param) || e.Op == parser.COUNT_VALUES:
 		return nil
-	case e.Op == parser.TOPK || e.Op == parser.BOTTOMK || e.Op == parser.LIMITK || e.Op == parser.LIMIT_RATIO:
-		return times
+	case picks(e.Op):
+		return of(times, e)
 	}
 	return minimum(times, e.Grouping, e.Without)
 }
 
-func sampleTimesOfBinary(e *parser.BinaryExpr) parser.Expr {
+func (t timesExpression) ofBinary(e *parser.BinaryExpr) parser.Expr {
+	times, m := t.ofOperands(e), e.VectorMatching
+	otherLabels := e.Op == parser.LOR && (m.On || len(m.MatchingLabels) > 0)
+	if times != nil && (otherLabels || e.Op.IsComparisonOperator() && !e.ReturnBool || e.Op == parser.LAND || e.Op == parser.LUNLESS) {
+		return of(times, e)
+	}
+	return times
+}
+
+func (t timesExpression) ofOperands(e *parser.BinaryExpr) parser.Expr {
 	switch {
 	case readsNothing(e.RHS) && e.RHS.Type() == parser.ValueTypeScalar:
-		return sampleTimes(e.LHS)
+		return t.of(e.LHS)
 	case readsNothing(e.LHS) && e.LHS.Type() == parser.ValueTypeScalar:
-		return sampleTimes(e.RHS)
+		return t.of(e.RHS)
 	case e.VectorMatching == nil: // a scalar of series
 		return nil
 	case e.Op == parser.LAND || e.Op == parser.LUNLESS:
-		return sampleTimes(e.LHS)
+		return t.of(e.LHS)
 	}
-	left, right, m := sampleTimes(e.LHS), sampleTimes(e.RHS), e.VectorMatching
+	left, right, m := t.of(e.LHS), t.of(e.RHS), e.VectorMatching
 	switch {
 	case left == nil || right == nil:
 		return nil
 	case e.Op == parser.LOR:
+		return set(parser.LOR, left, right)
 	case m.Card != parser.CardOneToOne || m.FillValues.LHS != nil || m.FillValues.RHS != nil:
 		return nil
 	case m.On || len(m.MatchingLabels) > 0:
 		left, right = minimum(left, m.MatchingLabels, !m.On), minimum(right, m.MatchingLabels, !m.On)
 	}
-	return older(left, right)
+	return minimum(set(parser.LOR, mark(left, sideLabel, "left"), mark(right, sideLabel, "right")), []string{sideLabel}, true)
 }
 
-// older returns the smaller value where both sides have one, and else that of either.
-func older(left, right parser.Expr) parser.Expr {
-	if left.String() == right.String() {
-		return left
-	}
-	binary := func(op parser.ItemType, l, r parser.Expr, card parser.VectorMatchCardinality) parser.Expr {
-		return &parser.ParenExpr{Expr: &parser.BinaryExpr{Op: op, LHS: l, RHS: r, VectorMatching: &parser.VectorMatching{Card: card}}}
-	}
-	smaller := binary(parser.LTE, left, right, parser.CardOneToOne)
-	return binary(parser.LOR, binary(parser.LOR, smaller, right, parser.CardManyToMany), left, parser.CardManyToMany)
+// of returns the times of the series that an expression yields, which drops others by their values.
+func of(times, yields parser.Expr) parser.Expr { return set(parser.LAND, times, yields) }
+
+// set returns a set operation on vectors.
+func set(op parser.ItemType, left, right parser.Expr) parser.Expr {
+	paren := func(e parser.Expr) parser.Expr { return &parser.ParenExpr{Expr: e} }
+	return &parser.BinaryExpr{Op: op, LHS: paren(left), RHS: paren(right), VectorMatching: &parser.VectorMatching{Card: parser.CardManyToMany}}
+}
+
+// mark adds a label to the series of a vector.
+func mark(of parser.Expr, label, value string) parser.Expr {
+	text := func(s string) parser.Expr { return &parser.StringLiteral{Val: s} }
+	return call("label_replace", of, text(label), text(value), text(""), text(""))
 }
 
 // minimum returns the smallest value by, or without, labels.

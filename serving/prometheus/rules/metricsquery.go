@@ -62,8 +62,10 @@ func (r *rule) compileQuery() []*problem {
 	if p := r.checkSelects(e); p != nil {
 		problems = append(problems, p)
 	}
-	if _, known := promql.WithSampleTimes(e.text); !known && e.text != "" && r.maxSampleAge > 0 {
-		problems = append(problems, invalidf(ReasonInvalidMaxSampleAge, "maxSampleAge needs the times of the samples, which cannot be known of metricsQuery: each selector needs a metric's name, and the query no absent, scalar, count_values, subquery, group_left or group_right"))
+	if r.maxSampleAge > 0 && e.text != "" {
+		if _, known := promql.WithSampleTimes(e.text, true); !known {
+			problems = append(problems, invalidf(ReasonInvalidMaxSampleAge, "maxSampleAge needs the times of the samples, which cannot be known of metricsQuery: each selector needs a metric's name, and the query no absent, scalar, count_values, subquery, group_left or group_right"))
+		}
 	}
 	return problems
 }

@@ -41,7 +41,7 @@ func (c *Catalog) ObjectQuery(r query.ObjectRequest) (query.MetricQuery, query.O
 	case d != nil:
 		return d.read(r.Series), d.metric, nil
 	case b != nil:
-		mq, err := c.bindingQuery(b, namespace, r.Names, r.Series)
+		mq, err := c.bindingQuery(b, namespace, r)
 		return mq, b.metric, err
 	}
 	return query.MetricQuery{}, query.ObjectMetric{}, c.missing(declaringNamespace(r, key), key, unknown)
@@ -88,9 +88,10 @@ func (c *Catalog) resource(r query.ObjectRequest) (restmapping.Resource, error) 
 }
 
 // bindingQuery returns the query for objects by their names, or for all of them. If the query
-// for all objects provably yields the same for those named, and more than a few are asked for, it
-// returns that, so that requests for different objects share one evaluation.
-func (c *Catalog) bindingQuery(b *binding, namespace string, names []string, series labels.Selector) (query.MetricQuery, error) {
+// for all objects provably yields the same for those named, and more than a few are asked for, or
+// watched, it returns that, so that requests for different objects share one evaluation.
+func (c *Catalog) bindingQuery(b *binding, namespace string, r query.ObjectRequest) (query.MetricQuery, error) {
+	names, series := r.Names, r.Series
 	if names == nil {
 		return b.metricQuery(namespace, nil, series)
 	}
@@ -100,7 +101,8 @@ func (c *Catalog) bindingQuery(b *binding, namespace string, names []string, ser
 		shared = &sharedQuery{query: b.sharedQuery(namespace, series)}
 		c.shared.Add(key, shared)
 	}
-	if shared.wanted(len(names), int(b.family.count.Load()), b.rule.interval, c.clock.Now()) {
+	count := int(b.family.count.Load())
+	if r.Watch && shared.query != nil && count <= maxSharedSeries || shared.count(names, count, b.rule.interval, c.clock.Now()) {
 		return *shared.query, nil
 	}
 	return b.metricQuery(namespace, names, series)

@@ -5,6 +5,7 @@ package rules
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 
@@ -45,44 +47,57 @@ func TestSampleTimes(t *testing.T) {
 	}
 	e.addUntil(ago(30), map[string]string{"__name__": "y", "app": "a0"}, 5, 6)
 	e.addUntil(ago(40), map[string]string{"__name__": "y", "app": "a1"}, 7, 8)
+	// The scrape after the sample of 70 s ago failed.
+	e.addUntil(ago(40), map[string]string{"__name__": "z", "app": "a1"}, 1, 2, 3, math.Float64frombits(value.StaleNaN))
+	e.addUntil(ago(10), map[string]string{"__name__": "z", "app": "a0"}, 1, 2, 3, 4)
 	tests := map[string]map[string]int{
 		`x`:                          {"p0": 10, "p1": 20, "p2": 50},
 		`-x`:                         {"p0": 10, "p1": 20, "p2": 50},
 		`x offset 30s`:               {"p0": 40, "p1": 50, "p2": 50},
 		`rate(x[2m])`:                {"p0": 10, "p1": 20, "p2": 50},
 		`clamp_max(x, 3) * 2 > 1`:    {"p0": 10, "p1": 20, "p2": 50},
-		`last_over_time(x[10m])`:     {"p0": 10, "p1": 20, "p2": 50, "p3": -1},
+		`last_over_time(x[10m])`:     {"p0": 10, "p1": 20, "p2": 50, "p3": 400},
 		`sum(x)`:                     {"": 50},
 		`sum by (app) (x)`:           {"a0": 20, "a1": 50},
 		`max without (pod, le) (x)`:  {"a0": 20, "a1": 50},
 		`topk(1, x{app="a0"})`:       {"p0": 10},
 		`quantile(0.5, x{pod="p0"})`: {"": 10},
 		`histogram_quantile(0.5, x)`: {"p0": 10, "p1": 20, "p2": 50},
-		`label_replace(x, "pod", "z", "pod", "p1")`:      {"p0": 10, "z": 20, "p2": 50},
-		`sum by (app) (x) / on (app) y`:                  {"a0": 30, "a1": 50},
-		`x{pod="p0"} / on (app) y{app="a0"}`:             {"a0": 30},
-		`y / ignoring (pod, le) x{pod="p2"}`:             {"a1": 50},
-		`sum by (app) (x) / y`:                           {"a0": 30, "a1": 50},
-		`min by (app) (x) + on () group_right () sum(y)`: nil,
-		`max by (app) (x) or y`:                          {"a0": 30, "a1": 50},
-		`y or vector(7)`:                                 {"a0": 30, "a1": 40, "": 0},
-		`y > 100 or vector(7)`:                           {"": 0},
-		`y unless on (app) x{app="a1"}`:                  {"a0": 30},
-		`y and on () vector(1)`:                          {"a0": 30, "a1": 40},
-		`time() - y`:                                     {"a0": 30, "a1": 40},
-		`{app="a0"}`:                                     nil,
-		`absent(x)`:                                      nil,
-		`x / scalar(sum(y))`:                             nil,
-		`scalar(sum(x))`:                                 nil,
-		`count_values("v", x)`:                           nil,
-		`max_over_time(rate(x[1m])[5m:1m])`:              nil,
-		`vector(scalar(sum(x)))`:                         nil,
-		`sum(topk(scalar(sum(y)), x))`:                   nil,
-		`1`:                                              nil,
-		`x +`:                                            nil,
+		`label_replace(x, "pod", "z", "pod", "p1")`:              {"p0": 10, "z": 20, "p2": 50},
+		`sum by (app) (x) / on (app) y`:                          {"a0": 30, "a1": 50},
+		`x{pod="p0"} / on (app) y{app="a0"}`:                     {"a0": 30},
+		`y / ignoring (pod, le) x{pod="p2"}`:                     {"a1": 50},
+		`sum by (app) (x) / y`:                                   {"a0": 30, "a1": 50},
+		`min by (app) (x) + on () group_right () sum(y)`:         nil,
+		`max by (app) (x) or y`:                                  {"a0": 20, "a1": 50},
+		`max by (app) (x) > 3 or y`:                              {"a0": 20, "a1": 50},
+		`max by (app) (x) > 4 or y`:                              {"a0": 30, "a1": 40},
+		`sum by (app) (rate(z[2m]))`:                             {"a0": 10, "a1": 70},
+		`max_over_time(z[2m:30s])`:                               nil,
+		`sum(x) + sum(y)`:                                        {"": 50},
+		`sum(y{app="a0"}) + sum(y{app="a1"}) - sum(x{app="a0"})`: {"": 40},
+		`label_replace(x, "pod", "$1", "__name__", "(.*)")`:      nil,
+		`label_join(x, "pod", "-", "__name__", "app")`:           nil,
+		`y + fill(0) z`:                                          nil,
+		`x and on () y`:                                          {"p0": 10, "p1": 20, "p2": 50},
+		`y or vector(7)`:                                         {"a0": 30, "a1": 40, "": 0},
+		`y > 100 or vector(7)`:                                   {"": 0},
+		`y unless on (app) x{app="a1"}`:                          {"a0": 30},
+		`y and on () vector(1)`:                                  {"a0": 30, "a1": 40},
+		`time() - y`:                                             {"a0": 30, "a1": 40},
+		`{app="a0"}`:                                             nil,
+		`absent(x)`:                                              nil,
+		`x / scalar(sum(y))`:                                     nil,
+		`scalar(sum(x))`:                                         nil,
+		`count_values("v", x)`:                                   nil,
+		`max_over_time(rate(x[1m])[5m:1m])`:                      nil,
+		`vector(scalar(sum(x)))`:                                 nil,
+		`sum(topk(scalar(sum(y)), x))`:                           nil,
+		`1`:                                                      nil,
+		`x +`:                                                    nil,
 	}
 	for expression, want := range tests {
-		with, known := promql.WithSampleTimes(expression)
+		with, known := promql.WithSampleTimes(expression, true)
 		if known != (want != nil) {
 			t.Errorf("%s: the times are known: %t (%s)", expression, known, with)
 		}
@@ -127,7 +142,8 @@ func TestSampleTimesAreThoseOfTheOldestSeries(t *testing.T) {
 	for range 1000 {
 		expression := strings.NewReplacer("<<.LabelMatchers>>", `namespace="shop"`, "<<.GroupBy>>", "a", `<<index .LabelValuesByName "a">>`, "a1").
 			Replace(randomExpression(r, r.IntN(4)))
-		with, ok := promql.WithSampleTimes(expression)
+		ended := r.IntN(2) == 0
+		with, ok := promql.WithSampleTimes(expression, ended)
 		if !ok {
 			continue
 		}
@@ -167,5 +183,28 @@ func TestSampleTimesAreThoseOfTheOldestSeries(t *testing.T) {
 	}
 	if known < 200 || checked < 2000 {
 		t.Errorf("only %d queries with known times, and %d values", known, checked)
+	}
+}
+
+// What is asked grows with the query, not with a power of it, and yields no times of what the result lacks.
+func TestSampleTimesAreAsFewAsValues(t *testing.T) {
+	var terms []string
+	for i := range 200 {
+		terms = append(terms, fmt.Sprintf("sum(x{a=%q})", fmt.Sprint("a", i)))
+	}
+	sum := strings.Join(terms, " + ")
+	if with, known := promql.WithSampleTimes(sum, true); !known || len(with) > 12*len(sum) {
+		t.Errorf("%t, %d bytes of %d", known, len(with), len(sum))
+	}
+	e := newEngine(t)
+	for i := range 50 {
+		e.add(map[string]string{"__name__": "y", "pod": fmt.Sprint(i)}, float64(i))
+	}
+	for _, expression := range []string{"topk(2, y)", "bottomk(2, y)", "y > 47", "y and (y > 47)", "y unless (y <= 47)", "sum by (pod) (y) > 47", "(y > 47) or (y > 48)"} {
+		with, _ := promql.WithSampleTimes(expression, true)
+		result, err := e.answer(t.Context(), with)
+		if err != nil || len(result.Samples) != 4 {
+			t.Errorf("%s: %d samples, %v", with, len(result.Samples), err)
+		}
 	}
 }

@@ -4,6 +4,8 @@
 package rules
 
 import (
+	"hash/fnv"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,12 +18,12 @@ import (
 )
 
 const (
-	// sharedRequests and sharedPart say when objects of a metric are asked for by one query for all: after so
-	// many requests in an interval, or if their names are this part of the series. Before, an autoscaler of
+	// sharedSelections and sharedPart say when objects of a metric are asked for by one query for all: if so many
+	// sets of names are asked for in an interval, or names of this part of the series. Otherwise an autoscaler of
 	// three pods would cost a query over all pods of a large namespace. sharedTime is how long it then stays so.
-	sharedRequests = 5
-	sharedPart     = 10
-	sharedTime     = 10 * time.Minute
+	sharedSelections = 5
+	sharedPart       = 10
+	sharedTime       = 10 * time.Minute
 	// maxSharedSeries limits the series of a metric at its source for which a shared query is
 	// used. Beyond it the query names the objects, so that an autoscaler of three pods does
 	// not cost a query over all series of a very large namespace.
@@ -46,26 +48,34 @@ type sharedQuery struct {
 	query *query.MetricQuery // nil for none
 
 	mu sync.Mutex
-	// requests and names count those since the start of an interval.
-	start           time.Time
-	requests, names int
+	// selections are hashes of the sets of names since the start of an interval, at most sharedSelections, and names
+	// counts theirs.
+	start      time.Time
+	selections []uint64
+	names      int
 	// until is how long the query is used without further need.
 	until time.Time
 }
 
-// wanted counts a request for objects, and reports whether they are asked for by the query for all of them.
-func (s *sharedQuery) wanted(names, series int, interval time.Duration, now time.Time) bool {
+// count counts a request for objects, and reports whether they are asked for by the query for all of them.
+func (s *sharedQuery) count(names []string, series int, interval time.Duration, now time.Time) bool {
 	if s.query == nil || series > maxSharedSeries {
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now.Sub(s.start) >= interval {
-		s.start, s.requests, s.names = now, 0, 0
+		s.start, s.selections, s.names = now, nil, 0
 	}
-	s.requests++
-	s.names += names
-	if s.requests >= sharedRequests || s.names*sharedPart >= series {
+	hash := fnv.New64a()
+	for _, name := range names {
+		_, _ = hash.Write(append([]byte(name), 0)) // never fails
+	}
+	if selection := hash.Sum64(); len(s.selections) < sharedSelections && !slices.Contains(s.selections, selection) {
+		s.selections = append(s.selections, selection)
+		s.names += len(names)
+	}
+	if len(s.selections) == sharedSelections || s.names*sharedPart >= series {
 		s.until = now.Add(sharedTime)
 	}
 	return now.Before(s.until)

@@ -5,9 +5,12 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
@@ -70,14 +73,18 @@ func TestSharedQueriesKeepWhatIsUsed(t *testing.T) {
 func TestSharedQueryIsForMoreThanAFewObjects(t *testing.T) {
 	const interval = 15 * time.Second
 	type request struct {
-		// after is how long after the one before it is, and names the objects that it is for.
-		after  time.Duration
-		names  int
-		shared bool
+		// after is how long after the one before it is.
+		after time.Duration
+		// first and n are the pods that it names.
+		first, n int
+		shared   bool
 	}
-	repeat := func(n int, of request) (all []request) {
-		for range n {
-			all = append(all, of)
+	// repeat has requests of autoscalers in turn.
+	repeat := func(n, autoscalers int, of request) (all []request) {
+		for i := range n {
+			r := of
+			r.first = i % autoscalers * of.n
+			all = append(all, r)
 		}
 		return all
 	}
@@ -85,25 +92,51 @@ func TestSharedQueryIsForMoreThanAFewObjects(t *testing.T) {
 		series   int
 		requests []request
 	}{
-		"few of many":                    {1000, repeat(40, request{interval, 3, false})},
-		"few of few":                     {30, repeat(3, request{interval, 3, true})},
-		"one autoscaler of a large part": {1000, repeat(3, request{interval, 100, true})},
-		"many autoscalers":               {1000, append(repeat(4, request{time.Second, 3, false}), repeat(100, request{time.Second, 3, true})...)},
-		"slowly many":                    {1000, repeat(100, request{4 * time.Second, 3, false})},
-		"a large part together":          {1000, []request{{0, 40, false}, {time.Second, 40, false}, {time.Second, 40, true}}},
-		"not in the next interval":       {1000, []request{{0, 40, false}, {time.Second, 40, false}, {interval, 40, false}}},
-		"it stays so":                    {1000, append([]request{{0, 100, true}}, append(repeat(39, request{interval, 3, true}), repeat(9, request{interval, 3, false})...)...)},
-		"too many series":                {20_001, repeat(100, request{time.Second, 3000, false})},
+		"few of many":                  {1000, repeat(40, 1, request{after: interval, n: 3})},
+		"few of many, often":           {1000, repeat(400, 4, request{after: time.Second, n: 3})},
+		"few of few":                   {30, repeat(3, 1, request{after: interval, n: 3, shared: true})},
+		"a large part":                 {1000, repeat(3, 1, request{after: interval, n: 100, shared: true})},
+		"many autoscalers":             {1000, slices.Concat(repeat(4, 4, request{after: time.Second, n: 3}), []request{{time.Second, 500, 3, true}}, repeat(100, 5, request{after: time.Second, n: 3, shared: true}))},
+		"many, but slowly":             {1000, repeat(100, 50, request{after: 4 * time.Second, n: 3})},
+		"a large part together":        {1000, []request{{0, 0, 40, false}, {time.Second, 40, 40, false}, {time.Second, 80, 40, true}}},
+		"the same part again":          {1000, []request{{0, 0, 40, false}, {time.Second, 0, 40, false}, {time.Second, 0, 40, false}}},
+		"not together in the next one": {1000, []request{{0, 0, 40, false}, {time.Second, 40, 40, false}, {interval, 80, 40, false}}},
+		"it stays so for ten minutes":  {1000, slices.Concat([]request{{0, 0, 100, true}}, repeat(39, 1, request{after: interval, n: 3, shared: true}), repeat(9, 1, request{after: interval, n: 3}))},
+		"too many series":              {20_001, repeat(100, 100, request{after: time.Second, n: 3000})},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s, now := sharedQuery{query: &query.MetricQuery{}}, time.Unix(1_700_000_000, 0)
 			for i, r := range test.requests {
+				var names []string
+				for pod := range r.n {
+					names = append(names, fmt.Sprint("pod-", r.first+pod))
+				}
 				now = now.Add(r.after)
-				if got := s.wanted(r.names, test.series, interval, now); got != r.shared {
+				if got := s.count(names, test.series, interval, now); got != r.shared {
 					t.Fatalf("request %d: it is shared: %t", i, got)
 				}
 			}
 		})
+	}
+}
+
+// A watch has the query for all objects from the start, which stays the same while pods come and go.
+func TestWatchesShareQueries(t *testing.T) {
+	many := seriesOf("requests", "namespace", "pod")
+	many.Count = 1000
+	c := newCatalog(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, nil), many)
+	expression := func(watch bool) string {
+		r := pods("shop", "requests", "a")
+		r.Watch = watch
+		mq, _, err := c.ObjectQuery(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return mq.Query.Expression
+	}
+	want := []string{`sum(requests{namespace="shop",pod="a"}) by (pod)`, `sum(requests{namespace="shop",pod!=""}) by (pod)`}
+	if diff := cmp.Diff(want, []string{expression(false), expression(true)}); diff != "" {
+		t.Error(diff)
 	}
 }
