@@ -144,7 +144,10 @@ func (v *Evaluator) follow(e *entry, at, newest, now time.Time) {
 	if b := v.cache.batches[e.batchKey()]; b != nil {
 		entries = b.entries
 	}
+	slot, _ := before.Slot(now)
 	for e := range entries {
+		// One whose evaluation in this slot is still to come would otherwise wait for the next.
+		overdue := e.outcome != nil && e.outcome.slot < slot && e.evaluation == nil && len(e.subscribers) > 0
 		e.failedSlot = e.slots.renumbered(before, e.failedSlot)
 		if e.outcome != nil {
 			e.outcome.slot = e.slots.renumbered(before, e.outcome.slot)
@@ -152,6 +155,8 @@ func (v *Evaluator) follow(e *entry, at, newest, now time.Time) {
 		if e.evaluation != nil {
 			e.evaluation.slot = e.slots.renumbered(before, e.evaluation.slot)
 		}
-		v.schedule(e, now)
+		if v.schedule(e, now); overdue {
+			v.due.Put(e, now)
+		}
 	}
 }
