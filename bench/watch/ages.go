@@ -116,19 +116,20 @@ func runAges(ctx context.Context, e *environment, f *flags, to endpoint, say pro
 		}
 	}
 	t.mu.Unlock()
-	say("the median age of values at watchers is %s s, and %s s where the times of samples are not known",
-		figures.Sec.Number(ages[known].Quantile(0.5).Seconds()), figures.Sec.Number(ages[hidden].Quantile(0.5).Seconds()))
+	say("ages of values at watchers, p50 and p99: %s, and where the times of samples are not known %s",
+		quantiles(ages[known]), quantiles(ages[hidden]))
 	return ages, t.err()
 }
 
 func reportAges(out io.Writer, f *flags, ages map[string]*figures.Ages) {
 	_, _ = fmt.Fprintf(out, "\nAges at watchers of the values of %d external metrics, which Prometheus scrapes and serving evaluates each %v\n\n", agedMetrics, f.interval)
-	row := func(name, prefix string) []string {
-		return []string{name, figures.Sec.Format(ages[prefix].Quantile(0.5).Seconds()), figures.Sec.Format(ages[prefix].Quantile(0.99).Seconds())}
-	}
 	figures.Table(out, [][]string{
-		{"", "p50", "p99"},
-		row("the times of samples cannot be known of the query", hidden),
-		row("the query is evaluated after each scrape", known),
+		{"", "p50, p99"},
+		{"the times of samples cannot be known of the query", quantiles(ages[hidden])},
+		{"the query is evaluated after each scrape", quantiles(ages[known])},
 	})
+}
+
+func quantiles(ages *figures.Ages) string {
+	return figures.Sec.Format(ages.Quantile(0.5).Seconds()) + ", " + figures.Sec.Format(ages.Quantile(0.99).Seconds())
 }
