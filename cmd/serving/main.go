@@ -7,6 +7,7 @@ package main
 import (
 	"os"
 	"runtime/debug"
+
 	// The image has neither time zones nor CA certificates. Files of the system take precedence
 	// over both, and those that SSL_CERT_FILE and SSL_CERT_DIR name.
 	_ "time/tzdata"

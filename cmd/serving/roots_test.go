@@ -27,6 +27,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/sourceclient"
 )
 
 // publicRoot is a root of the fallback bundle, by which Let's Encrypt signs.
@@ -95,7 +96,7 @@ func TestRoots(t *testing.T) {
 
 func measureTrust(t *testing.T, server string) trust {
 	t.Helper()
-	source, err := prometheus.New(prometheus.Options{Name: "main", Clock: clock.RealClock{}}, v1alpha1.PrometheusSource{URL: server})
+	source, err := prometheus.New(sourceclient.Options{Name: "main", Clock: clock.RealClock{}}, v1alpha1.PrometheusSource{URL: server})
 	if err != nil {
 		t.Fatal(err)
 	}

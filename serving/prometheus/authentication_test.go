@@ -23,6 +23,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/sourceclient"
 )
 
 // accountTokens are those of a ServiceAccount.
@@ -54,7 +55,8 @@ func TestServiceAccountToken(t *testing.T) {
 		s.Authentication.ServiceAccountToken = &v1alpha1.SourceServiceAccountToken{Audience: "thanos"}
 	})
 	tokens := map[string]*accountTokens{"thanos": {}}
-	w.source.options.Tokens = func(audience string) transport.ResettableTokenSource { return tokens[audience] }
+	w.options.Tokens = func(audience string) transport.ResettableTokenSource { return tokens[audience] }
+	w.start(t)
 	evaluate := func() error {
 		_, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant)
 		return err
@@ -75,9 +77,9 @@ func TestServiceAccountToken(t *testing.T) {
 		t.Errorf("rejected tokens (-want +got):\n%s", diff)
 	}
 	tokens["thanos"].err = errors.New("cannot get a token: forbidden")
-	w.clock.Step(maxPending)
+	w.clock.Step(sourceclient.MaxPending)
 	_ = evaluate()
-	w.clock.Step(maxPending)
+	w.clock.Step(sourceclient.MaxPending)
 	if f := failureIn(t, evaluate()); f.Reason != query.ReasonCredentials || f.Message != "there is no token for authentication: cannot get a token: forbidden" {
 		t.Errorf("without a token: %v", f)
 	}
@@ -141,7 +143,7 @@ func newIssuer(t *testing.T, answer http.HandlerFunc) (*issuer, func(*v1alpha1.P
 func (w *world) requestTokens(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { w.source.requesting.Run(ctx) })
+	running.Go(func() { w.source.client.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
@@ -225,7 +227,7 @@ func TestOAuth2Hangs(t *testing.T) {
 	w := newWorld(t, answers("application/json", oneSample), change)
 	w.secrets.set("client", map[string]string{"client-id": "id", "client-secret": "hunter2"})
 	w.requestTokens(t)
-	for i := range 2 * maxRequests {
+	for i := range 2 * sourceclient.MaxRequests {
 		_, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant)
 		if f := failureIn(t, err); f.Reason != query.ReasonCredentials || !strings.Contains(f.Message, "a token of the authorization server "+issuer.host+" was not requested yet") {
 			t.Fatalf("request %d: %v", i, f)
@@ -254,7 +256,7 @@ func TestOAuth2Failures(t *testing.T) {
 		"no token":     {answer: answers("application/json", `{}`), want: "missing access_token"},
 		"endless":      {answer: func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, io.LimitReader(zeros{}, 64<<20)) }, want: "cannot parse json"},
 		"not verified": {answer: grant("issued", 60), change: func(s *v1alpha1.PrometheusSource) { s.TLS = v1alpha1.SourceTLS{InsecureSkipVerify: true} }, want: "signed by unknown authority"},
-		"token echoed": {answer: grant("issued-secret", 60), source: echo, want: "got Bearer " + redacted},
+		"token echoed": {answer: grant("issued-secret", 60), source: echo, want: "got Bearer " + sourceclient.Redacted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			issuer, change := newIssuer(t, tc.answer)

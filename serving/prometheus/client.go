@@ -18,6 +18,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/sourceclient"
 )
 
 // Paths of the API, below the source's URL.
@@ -35,22 +36,22 @@ const (
 func (n *connection) call(ctx context.Context, path string, form url.Values, body *boundedReader, read dataReader) ([]string, error) {
 	began := n.clock.Now()
 	// Of a parameter that is there twice servers use the first value: form's.
-	resp, err := n.request(ctx, path, form.Encode()+n.settings.parameters)
+	resp, err := n.request(ctx, path, form.Encode()+n.Spec.Parameters)
 	if err != nil {
-		return nil, classify(ctx, err)
+		return nil, sourceclient.Classify(ctx, err)
 	}
 	defer drain(resp)
-	if resp.StatusCode == http.StatusUnauthorized && n.credentials.tokens != nil {
-		n.credentials.tokens.ResetTokenOlderThan(began)
+	if resp.StatusCode == http.StatusUnauthorized {
+		n.Refused(began)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, classifyStatus(resp, n.credentials, n.clock.Now())
+		return nil, classifyStatus(resp, n.Connection, n.clock.Now())
 	}
 	if !maybeJSON(resp.Header) {
-		return nil, classifyNotJSON(resp, n.credentials)
+		return nil, classifyNotJSON(resp, n.Connection)
 	}
 	if resp.ContentLength > body.left && body.whole {
-		return nil, failf(query.ReasonTooLarge, "the answer has %d bytes; %s", resp.ContentLength, body.remedy)
+		return nil, query.Failf(query.ReasonTooLarge, "the answer has %d bytes; %s", resp.ContentLength, body.remedy)
 	}
 	// The bounds are on the decompressed bytes.
 	body.r = resp.Body
@@ -59,9 +60,9 @@ func (n *connection) call(ctx context.Context, path string, form url.Values, bod
 	case err == nil:
 		return e.warnings, n.settings.rejectPartial(e)
 	case body.exceeded:
-		return nil, failf(query.ReasonTooLarge, "the answer is larger than it may be; %s", body.remedy)
+		return nil, query.Failf(query.ReasonTooLarge, "the answer is larger than it may be; %s", body.remedy)
 	case body.err != nil:
-		return nil, classify(ctx, body.err)
+		return nil, sourceclient.Classify(ctx, body.err)
 	}
 	return nil, err
 }
@@ -73,7 +74,7 @@ func (n *connection) query(ctx context.Context, q query.Query, at time.Time, res
 	warnings, err := n.call(ctx, pathQuery, url.Values{
 		"query": {q.Expression}, "time": {timestamp(at)}, "timeout": {serverTimeout(ctx)},
 	}, &boundedReader{left: bounds.bytes, remedy: bounds.remedy, whole: true}, v.read)
-	result.Samples, result.Warnings, result.Bytes = v.samples, cleanWarnings(warnings, n.credentials), v.size
+	result.Samples, result.Warnings, result.Bytes = v.samples, cleanWarnings(warnings, n.Connection), v.size
 	for _, w := range result.Warnings {
 		result.Bytes += len(w)
 	}
@@ -104,7 +105,7 @@ func (n *connection) request(ctx context.Context, path, form string) (*http.Resp
 const postOnlyTime = time.Hour
 
 func (n *connection) send(ctx context.Context, method, path, form string) (*http.Response, error) {
-	target := n.settings.endpoint + path
+	target := n.Spec.Endpoint + path
 	var body io.Reader
 	if method == http.MethodPost {
 		body = strings.NewReader(form)
@@ -121,7 +122,7 @@ func (n *connection) send(ctx context.Context, method, path, form string) (*http
 		// The transport may then retry if a kept connection is dead. The header is not sent.
 		r.Header["Idempotency-Key"] = nil
 	}
-	return n.http.Do(r)
+	return n.HTTP.Do(r)
 }
 
 func refusesPOST(code int) bool {
@@ -130,7 +131,7 @@ func refusesPOST(code int) bool {
 
 // drain closes a response, after reading a short rest of it so that the connection is reused.
 func drain(resp *http.Response) {
-	_, _ = io.CopyN(io.Discard, resp.Body, excerptSize)
+	_, _ = io.CopyN(io.Discard, resp.Body, sourceclient.ExcerptSize)
 	_ = resp.Body.Close()
 }
 
@@ -186,7 +187,7 @@ func timestamp(t time.Time) string {
 // rejectPartial returns the Failure for a result that lacks data, if the spec does not accept such
 // results, and nil otherwise. A sum of them would be too low, and autoscalers would scale down.
 func (s *settings) rejectPartial(e envelope) error {
-	if s.spec.PartialResponse == v1alpha1.PartialResponseAccept {
+	if s.partial == v1alpha1.PartialResponseAccept {
 		return nil
 	}
 	missing := slices.DeleteFunc(slices.Sorted(slices.Values(e.warnings)), aboutQuery)
@@ -199,7 +200,7 @@ func (s *settings) rejectPartial(e envelope) error {
 	case !e.partial:
 		return nil
 	}
-	return failf(query.ReasonPartialResponse, "a part of the server did not answer, so data is missing (partialResponse: Accept would use the rest): %s", what)
+	return query.Failf(query.ReasonPartialResponse, "a part of the server did not answer, so data is missing (partialResponse: Accept would use the rest): %s", what)
 }
 
 // aboutQuery reports whether a warning is about the query, as Prometheus marks them since 2.48. All

@@ -84,7 +84,7 @@ func malformed(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errors.New("it breaks off")
 	}
-	return failf(query.ReasonMalformed, "the answer is not one of Prometheus' API: %s", err)
+	return query.Failf(query.ReasonMalformed, "the answer is not one of Prometheus' API: %s", err)
 }
 
 // members decodes an object; each decodes the member's value.
@@ -209,9 +209,9 @@ func (v *sampleReader) result(kind string, d *json.Decoder) error {
 		}
 		return v.add(map[string]string{}, p)
 	case "matrix":
-		return failf(query.ReasonRejected, "the answer is ranges of samples, not values: take one number of each, with a function such as rate(), increase() or last_over_time()")
+		return query.Failf(query.ReasonRejected, "the answer is ranges of samples, not values: take one number of each, with a function such as rate(), increase() or last_over_time()")
 	case "string", "streams":
-		return failf(query.ReasonRejected, "the answer is of type %s, not numbers", kind)
+		return query.Failf(query.ReasonRejected, "the answer is of type %s, not numbers", kind)
 	}
 	return fmt.Errorf("resultType is %q", kind)
 }
@@ -228,7 +228,7 @@ func (v *sampleReader) sample(d *json.Decoder) error {
 		return err
 	}
 	if s.Histogram != nil {
-		return failf(query.ReasonRejected, "the answer holds a native histogram, not a number: take one of it, with histogram_quantile(), histogram_count() or histogram_sum()")
+		return query.Failf(query.ReasonRejected, "the answer holds a native histogram, not a number: take one of it, with histogram_quantile(), histogram_count() or histogram_sum()")
 	}
 	if s.Metric == nil {
 		return fmt.Errorf("sample %d has no metric", len(v.samples)+1)
@@ -237,7 +237,7 @@ func (v *sampleReader) sample(d *json.Decoder) error {
 	labels := make(map[string]string, len(s.Metric))
 	for name, value := range s.Metric {
 		if longest := max(len(name), len(value)); v.bounds.label > 0 && longest > v.bounds.label {
-			return failf(query.ReasonTooLarge, "the label %q of a series has %d bytes, and that of a declared metric may have %d: shorten it in spec.query, or aggregate it away", text.Printable(name, 100), longest, v.bounds.label)
+			return query.Failf(query.ReasonTooLarge, "the label %q of a series has %d bytes, and that of a declared metric may have %d: shorten it in spec.query, or aggregate it away", text.Printable(name, 100), longest, v.bounds.label)
 		}
 		labels[v.intern(name)] = v.intern(value)
 	}
@@ -261,11 +261,11 @@ const maxAhead = time.Minute
 func (v *sampleReader) add(labels map[string]string, p pair) error {
 	switch {
 	case len(v.samples) == v.bounds.samples:
-		return failf(query.ReasonTooLarge, "the answer has more samples than it may; %s", v.bounds.remedy)
+		return query.Failf(query.ReasonTooLarge, "the answer has more samples than it may; %s", v.bounds.remedy)
 	case p.time.IsZero():
 		return fmt.Errorf("sample %d has no value", len(v.samples)+1)
 	case p.time.Sub(v.at) > maxAhead:
-		return failf(query.ReasonMalformed, "a sample is of %s, though %s was asked for",
+		return query.Failf(query.ReasonMalformed, "a sample is of %s, though %s was asked for",
 			p.time.UTC().Format(time.RFC3339), v.at.UTC().Format(time.RFC3339))
 	}
 	v.samples = append(v.samples, query.Sample{Labels: labels, Value: p.value, Time: p.time})

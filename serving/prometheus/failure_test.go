@@ -21,6 +21,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/sourceclient"
 )
 
 const oneSample = `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1700000000,"1"]}]}}`
@@ -211,7 +212,7 @@ func TestEvaluateFailures(t *testing.T) {
 			if tc.hides != "" && strings.Contains(err.Error(), tc.hides) {
 				t.Errorf("message %q shows %q", err, tc.hides)
 			}
-			if f.Source != "main" || len(f.Message) > maxMessage || strings.ContainsFunc(f.Message, func(r rune) bool { return r < ' ' }) {
+			if f.Source != "main" || len(f.Message) > sourceclient.MaxMessage || strings.ContainsFunc(f.Message, func(r rune) bool { return r < ' ' }) {
 				t.Errorf("source %q, message of %d bytes: %q", f.Source, len(f.Message), f.Message)
 			}
 		})

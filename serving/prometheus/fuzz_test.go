@@ -6,12 +6,12 @@ package prometheus
 import (
 	"encoding/json"
 	"errors"
-	"net/http"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/sourceclient"
 )
 
 // Any bytes are an answer or a Failure, with a bounded number of samples.
@@ -30,6 +30,12 @@ func FuzzAnswer(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	const limit, longest = 5, 20
+	w := newWorld(f, nil, func(s *v1alpha1.PrometheusSource) { s.Authentication.BearerToken = secretKey("login", "token") })
+	w.secrets.set("login", map[string]string{"token": "s3cret"})
+	n, failure := w.source.client.Connection()
+	if failure != nil {
+		f.Fatal(failure)
+	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		v := sampleReader{at: instant, bounds: bounds{samples: limit, label: longest, remedy: "ask for less"}}
 		_, err := readEnvelope(strings.NewReader(string(body)), v.read)
@@ -57,10 +63,8 @@ func FuzzAnswer(f *testing.F) {
 			}
 			return
 		}
-		c := &credentials{token: "s3cret"}
-		c.initRedactor()
-		told := failureOf("main", c, err)
-		if told.Reason == "" || len(told.Message) > maxMessage || strings.Contains(told.Message, "s3cret") {
+		told := sourceclient.FailureOf("main", n, err)
+		if told.Reason == "" || len(told.Message) > sourceclient.MaxMessage || strings.Contains(told.Message, "s3cret") {
 			t.Errorf("failure %+v", told)
 		}
 	})
@@ -85,27 +89,4 @@ func FuzzSeries(f *testing.F) {
 			t.Errorf("error %v is no Failure", err)
 		}
 	})
-}
-
-// Any header is a time of at most a minute.
-func FuzzRetryAfter(f *testing.F) {
-	for _, seed := range []string{"", "30", "-1", "99999999999999999999", "Tue, 14 Nov 2023 22:13:50 GMT", "soon"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, value string) {
-		if wait := retryAfter(http.StatusTooManyRequests, http.Header{"Retry-After": {value}}, instant); wait < 0 || wait > maxRetryAfter {
-			t.Errorf("%q: %s", value, wait)
-		}
-	})
-}
-
-func TestRetryAfter(t *testing.T) {
-	for value, want := range map[string]time.Duration{
-		"": 0, "30": 30 * time.Second, "-1": 0, "3600": time.Minute, "soon": 0, "1.5": 0,
-		"Tue, 14 Nov 2023 22:13:50 GMT": 30 * time.Second, "Tue, 14 Nov 2023 22:00:00 GMT": 0,
-	} {
-		if got := retryAfter(http.StatusTooManyRequests, http.Header{"Retry-After": {value}}, instant); got != want {
-			t.Errorf("%q: %s, want %s", value, got, want)
-		}
-	}
 }

@@ -184,11 +184,11 @@ func (h *health) due(probed time.Time) time.Time {
 // watchHealth probes the source at once, then when a probe is due or requested.
 func (s *Source) watchHealth(ctx context.Context) {
 	var probed time.Time
-	due, requested := s.options.Clock.Now(), false
-	timer := s.options.Clock.NewTimer(0)
+	due, requested := s.clock.Now(), false
+	timer := s.clock.NewTimer(0)
 	defer timer.Stop()
 	for {
-		timer.Reset(max(due.Sub(s.options.Clock.Now()), 0))
+		timer.Reset(max(due.Sub(s.clock.Now()), 0))
 		select {
 		case <-ctx.Done():
 			return
@@ -200,7 +200,7 @@ func (s *Source) watchHealth(ctx context.Context) {
 			continue
 		case <-timer.C():
 		}
-		now := s.options.Clock.Now()
+		now := s.clock.Now()
 		if next := s.health.due(probed); !requested && next.After(now) {
 			// Another request has succeeded since.
 			due = next

@@ -19,6 +19,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/sourceclient"
 	"github.com/metricsbackend/metrics-backend-operator/test/pipes"
 )
 
@@ -66,7 +67,7 @@ func inBubble(t *testing.T, f func(*testing.T, *bubble)) {
 		served := make(chan error)
 		go func() { served <- server.Serve(network) }()
 		var err error
-		b.source, err = New(Options{Name: "main", Clock: clock.RealClock{}, Dial: network.Dial}, v1alpha1.PrometheusSource{URL: "http://prometheus.example", MaxResponseSize: "64Ki"})
+		b.source, err = New(sourceclient.Options{Name: "main", Clock: clock.RealClock{}, Dial: network.Dial}, v1alpha1.PrometheusSource{URL: "http://prometheus.example", MaxResponseSize: "64Ki"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -276,8 +277,8 @@ func TestMaxRequests(t *testing.T) {
 			})
 		}
 		asked.Wait()
-		if most != maxRequests {
-			t.Errorf("%d at a time, want %d", most, maxRequests)
+		if most != sourceclient.MaxRequests {
+			t.Errorf("%d at a time, want %d", most, sourceclient.MaxRequests)
 		}
 		synctest.Wait()
 		// Ten rounds of ten are in time; the others learn why they were not.

@@ -262,7 +262,7 @@ func TestHealthOfAnotherServer(t *testing.T) {
 func TestHealthOfManyQueries(t *testing.T) {
 	var h health
 	for i := range 100 {
-		h.recordQuery(failf(query.ReasonTimeout, "slow"), declaredBy(fmt.Sprint("team-", i), "x"), instant)
+		h.recordQuery(query.Failf(query.ReasonTimeout, "slow"), declaredBy(fmt.Sprint("team-", i), "x"), instant)
 	}
 	if n := len(h.failed); n != maxFailed {
 		t.Errorf("%d queries are remembered", n)

@@ -5,7 +5,6 @@ package prometheus
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/sourceclient"
 )
 
 // Whatever a server echoes, and wherever, no credential reaches a caller.
@@ -77,8 +77,8 @@ func TestRedaction(t *testing.T) {
 				} else {
 					told = strings.Join(answer.Warnings, "; ")
 				}
-				if !strings.Contains(told, redacted) {
-					t.Errorf("told %q, want %s in it", told, redacted)
+				if !strings.Contains(told, sourceclient.Redacted) {
+					t.Errorf("told %q, want %s in it", told, sourceclient.Redacted)
 				}
 				for _, secret := range hidden {
 					if strings.Contains(told, secret) {
@@ -87,31 +87,5 @@ func TestRedaction(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// A credential that lies across the end of what is read of an error is not told in part,
-// and what is too short to be one is left alone.
-func TestRedactionAtTheEnds(t *testing.T) {
-	const secret = "0123456789-secret"
-	for before := excerptSize - 2*len(secret); before <= excerptSize+2*len(secret); before++ {
-		c := &credentials{token: secret}
-		c.initRedactor()
-		// White space is left out of messages, so that the end of the excerpt is told.
-		got := c.excerpt(strings.NewReader(strings.Repeat(" ", before) + secret + strings.Repeat("x", 100)))
-		if strings.Contains(got, "012") {
-			t.Fatalf("after %d bytes: %q", before, strings.TrimSpace(got))
-		}
-	}
-	c := &credentials{headers: []header{{name: "X-Scope-Orgid", value: "1"}}}
-	c.initRedactor()
-	f := failureOf("main", c, errors.New("HTTP 500: 10 of 11"))
-	if f.Message != "HTTP 500: 10 of 11" {
-		t.Errorf("message %q", f.Message)
-	}
-	c = &credentials{token: "abcdef", headers: []header{{value: "abcdefgh"}}}
-	c.initRedactor()
-	if got := c.redact("abcdefgh abcdef"); got != "<redacted> <redacted>" {
-		t.Errorf("redacted: %q", got)
 	}
 }

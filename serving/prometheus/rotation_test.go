@@ -23,6 +23,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/sourceclient"
 )
 
 // Each credential is read for each request: a new one is used at once, and a missing
@@ -132,7 +133,7 @@ func TestAnotherSecret(t *testing.T) {
 				t.Fatal(err)
 			}
 			ask(before)
-			w.clock.Step(maxPending - time.Second)
+			w.clock.Step(sourceclient.MaxPending - time.Second)
 			ask(before)
 			w.clock.Step(2 * time.Second)
 			fails(`the Secret "new" for authentication.bearerToken is not known yet: Forbidden`)
@@ -192,7 +193,7 @@ func TestRotationOfClientCertificate(t *testing.T) {
 	}))
 	secrets := &secretData{}
 	secrets.set("ca", map[string]string{"ca.crt": certificatePEM(server)})
-	source, err := New(Options{Name: "main", Secrets: secrets.get, Clock: clock.RealClock{}}, v1alpha1.PrometheusSource{
+	source, err := New(sourceclient.Options{Name: "main", Secrets: secrets.get, Clock: clock.RealClock{}}, v1alpha1.PrometheusSource{
 		URL: server.URL,
 		TLS: v1alpha1.SourceTLS{CA: secretKey("ca", "ca.crt"), ClientCertificate: &v1alpha1.SecretReference{Name: "client"}},
 	})
@@ -246,7 +247,8 @@ func TestRotationOfAuthority(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, answers("application/json", oneSample), func(s *v1alpha1.PrometheusSource) { s.TLS = tc.tls })
-			w.source.options.ExtraCA = func() *v1alpha1.ConfigMapKeyReference { return tc.extra }
+			w.options.ExtraCA = func() *v1alpha1.ConfigMapKeyReference { return tc.extra }
+			w.start(t)
 			objects := tc.objects(w)
 			good := certificatePEM(w.server)
 			other, _ := keyPair(t, "other")
@@ -292,9 +294,10 @@ func TestWithoutExtraCA(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, answers("application/json", oneSample), change)
-			w.source.options.ExtraCA = func() *v1alpha1.ConfigMapKeyReference {
+			w.options.ExtraCA = func() *v1alpha1.ConfigMapKeyReference {
 				return &v1alpha1.ConfigMapKeyReference{Name: "missing", Key: "ca.crt"}
 			}
+			w.start(t)
 			if _, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant); err != nil {
 				t.Error(err)
 			}
@@ -316,7 +319,8 @@ func TestRotationWithRequestsUnderWay(t *testing.T) {
 		answers("application/json", oneSample)(rw, r)
 	}, nil)
 	opened, closed := make(chan struct{}, rounds+1), make(chan struct{}, rounds+1)
-	w.source.options.Dial = countingDial(opened, closed)
+	w.options.Dial = countingDial(opened, closed)
+	w.start(t)
 	good := certificatePEM(w.server)
 	done := make(chan error, rounds)
 	for range rounds {

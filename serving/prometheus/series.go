@@ -12,6 +12,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/sourceclient"
 )
 
 // Series returns the discovery of the source's series.
@@ -44,9 +45,9 @@ func (s *Source) lookup(ctx context.Context, matcher string, from, to time.Time,
 			body.nextItem()
 			visit(labels)
 		}))
-		truncated = visited && (body.exceeded || err != nil && errors.Is(context.Cause(ctx), errTimeout))
+		truncated = visited && (body.exceeded || err != nil && errors.Is(context.Cause(ctx), sourceclient.ErrTimeout))
 		if body.exceeded {
-			return failf(query.ReasonTooLarge, "the series that match take more than %d bytes: select fewer in seriesQuery", n.settings.seriesResponseBytes)
+			return query.Failf(query.ReasonTooLarge, "the series that match take more than %d bytes: select fewer in seriesQuery", n.settings.seriesResponseBytes)
 		}
 		return err
 	})

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"math"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/sourceclient"
 )
 
 // minSampleSize is less than the size of a labelled sample in JSON. It limits the samples of a
@@ -22,12 +22,10 @@ const minSampleSize = 64
 
 // settings are a validated spec. They are immutable.
 type settings struct {
-	spec     *v1alpha1.PrometheusSource
-	endpoint string
-	// parameters are those of the spec, encoded, as they are added to a form: with & before each.
-	parameters string
-	timeout    time.Duration
-	discovery  series.Settings
+	client    sourceclient.Spec
+	partial   v1alpha1.PartialResponsePolicy
+	timeout   time.Duration
+	discovery series.Settings
 	// maxBytes limits the response to a query.
 	maxBytes int64
 	// seriesTimeout, seriesResponseBytes and seriesBytes limit a lookup of series.
@@ -51,9 +49,11 @@ func newSettings(given *v1alpha1.PrometheusSource) (*settings, error) {
 		parameters += "&" + url.QueryEscape(p.Name) + "=" + url.QueryEscape(p.Value)
 	}
 	return &settings{
-		spec:                spec,
-		parameters:          parameters,
-		endpoint:            strings.TrimRight(u.String(), "/"),
+		client: sourceclient.Spec{
+			Endpoint: strings.TrimRight(u.String(), "/"), Parameters: parameters,
+			TLS: spec.TLS, Authentication: spec.Authentication, Headers: spec.Headers,
+		},
+		partial:             spec.PartialResponse,
 		timeout:             spec.Timeout.Duration,
 		discovery:           series.Settings{Interval: spec.SeriesInterval.Duration, MaxAge: spec.SeriesMaxAge.Duration},
 		seriesTimeout:       max(spec.Timeout.Duration, minSeriesTimeout),
@@ -61,14 +61,6 @@ func newSettings(given *v1alpha1.PrometheusSource) (*settings, error) {
 		seriesBytes:         maxSeriesBytes,
 		maxBytes:            maxBytes,
 	}, nil
-}
-
-// sameData reports whether both are for the same server and tenant, and have the same parameters,
-// which may select series, as far as the spec shows: contents of Secrets may rotate.
-func (s *settings) sameData(o *settings) bool {
-	return s.endpoint == o.endpoint && s.parameters == o.parameters && slices.EqualFunc(s.spec.Headers, o.spec.Headers, func(a, b v1alpha1.SourceHeader) bool {
-		return a.Name == b.Name && a.Value == b.Value
-	})
 }
 
 // bounds limit the response to a query.

@@ -9,39 +9,20 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/internal/rungroup"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
-	"github.com/metricsbackend/metrics-backend-operator/serving/accounttoken"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/sourceclient"
 )
-
-// Options configure a Source for its lifetime.
-type Options struct {
-	// Name in spec.sources.
-	Name string
-	// Secrets returns the credentials; nil if the spec references none.
-	Secrets Secrets
-	// ConfigMaps returns the CA certificates in ConfigMaps; nil if the spec references none.
-	ConfigMaps ConfigMaps
-	// ExtraCA returns serving.caConfigMap: where CA certificates are that are trusted beside the public ones; nil
-	// for none.
-	ExtraCA func() *v1alpha1.ConfigMapKeyReference
-	// Tokens returns tokens of the ServiceAccount for sources; nil if the spec needs none.
-	Tokens Tokens
-	Clock  clock.WithTicker
-	// Dial opens connections; nil for the default.
-	Dial dialFunc
-}
 
 const (
 	// withoutTimes is for how long an expression that failed with sample times is evaluated without.
@@ -52,32 +33,43 @@ const (
 // Source is a server with Prometheus' HTTP API. Its methods may be called at any time, also before
 // Run.
 type Source struct {
-	options Options
-	// requesting requests tokens of the authorization server.
-	requesting rungroup.Group
-	// slots limits concurrent requests over all connections.
-	slots  *semaphore.Weighted
+	name   string
+	clock  clock.WithTicker
+	client *sourceclient.Client
 	series *series.Discovery
 	health health
 	// withoutTimes has the expressions that failed with sample times, as these cost the server more.
 	withoutTimes *cache.LRUExpireCache
 
-	mu         sync.Mutex
-	settings   *settings
-	connection *connection
-	// issued are the tokens of the authorization server in settings for client; nil for none.
-	issued *accounttoken.Source
-	client *credentials
-	stop   func()
-	// pendingSince is since when a Secret has not been read yet; zero if all have.
-	pendingSince time.Time
+	mu       sync.Mutex
+	settings *settings
+	// held is what servers asked for on the present connection.
+	held *held
+}
+
+// held is what a server asked for on a connection.
+type held struct {
+	of *sourceclient.Connection
+	// retryAt are the times of the last Retry-After in Unix nanoseconds, 0 for none: of lookups of
+	// series, and of probes. That of a query is for its tenant, which the Evaluator holds.
+	retryAt [purposes]atomic.Int64
+	// postOnlyUntil is until when GET is not tried after a 403, in Unix nanoseconds.
+	postOnlyUntil atomic.Int64
+}
+
+// connection is one for a request.
+type connection struct {
+	*sourceclient.Connection
+	*held
+	settings *settings
+	clock    clock.PassiveClock
 }
 
 var _ query.Source = (*Source)(nil)
 
 // New returns a source, or an error if the spec is invalid. If a Secret is missing or unusable,
 // requests fail until it is there.
-func New(o Options, spec v1alpha1.PrometheusSource) (*Source, error) {
+func New(o sourceclient.Options, spec v1alpha1.PrometheusSource) (*Source, error) {
 	if o.Name == "" || o.Clock == nil {
 		return nil, errors.New("prometheus source: a name and a clock are needed")
 	}
@@ -86,11 +78,12 @@ func New(o Options, spec v1alpha1.PrometheusSource) (*Source, error) {
 		return nil, fmt.Errorf("source %q: %w", o.Name, err)
 	}
 	s := &Source{
-		options: o, slots: semaphore.NewWeighted(maxRequests),
-		settings: cfg, stop: func() {}, withoutTimes: cache.NewLRUExpireCacheWithClock(maxWithoutTimes, o.Clock),
+		name: o.Name, clock: o.Clock, settings: cfg, held: &held{},
+		withoutTimes: cache.NewLRUExpireCacheWithClock(maxWithoutTimes, o.Clock),
 	}
 	s.health.state.Name = o.Name
 	s.health.probeRequested = wake.NewSignal()
+	s.client = sourceclient.New(o, cfg.client, s.health.probeRequested.Set)
 	s.series = series.NewDiscovery(s.lookup, o.Clock, cfg.discovery)
 	return s, nil
 }
@@ -99,22 +92,19 @@ func New(o Options, spec v1alpha1.PrometheusSource) (*Source, error) {
 func (s *Source) Apply(spec v1alpha1.PrometheusSource) error {
 	cfg, err := newSettings(&spec)
 	if err != nil {
-		return fmt.Errorf("source %q: %w", s.options.Name, err)
+		return fmt.Errorf("source %q: %w", s.name, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// Headers and credentials may select the tenant, which has other series, and parameters may filter them.
-	otherSeries := s.settings.endpoint != cfg.endpoint || s.settings.parameters != cfg.parameters || !reflect.DeepEqual(s.settings.spec.Headers, cfg.spec.Headers) ||
-		!reflect.DeepEqual(s.settings.spec.Authentication, cfg.spec.Authentication)
-	if !reflect.DeepEqual(s.settings.spec.Authentication, cfg.spec.Authentication) {
-		s.stop()
-		s.issued = nil
-	}
+	before, next := s.settings.client, cfg.client
+	before.TLS, next.TLS = v1alpha1.SourceTLS{}, v1alpha1.SourceTLS{}
 	s.settings = cfg
+	s.client.Apply(cfg.client)
 	s.series.Apply(cfg.discovery)
 	s.health.forget()
 	s.health.probeRequested.Set()
-	if otherSeries {
+	if !reflect.DeepEqual(before, next) {
 		s.series.Restart()
 	}
 	return nil
@@ -125,66 +115,26 @@ func (s *Source) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { s.series.Run(ctx) })
 	running.Go(func() { s.watchHealth(ctx) })
-	running.Go(func() { s.requesting.Run(ctx) })
+	running.Go(func() { s.client.Run(ctx) })
 	running.Wait()
 	s.Close()
 }
 
-// maxPending is how long the present connection is still used while a Secret that the spec newly
-// references has not been read, or there is no token: the operator has to update a Role first.
-const maxPending = 30 * time.Second
+// Close closes the connections that no request uses. Evaluate may still be called.
+func (s *Source) Close() { s.client.Close() }
 
 // current returns the connection for the present settings and credentials.
 func (s *Source) current() (*connection, *query.Failure) {
+	n, f := s.client.Connection()
+	if f != nil {
+		return nil, f
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c, err := resolve(s.settings.spec, &s.options, s.issuedTokens)
-	before := s.connection
-	if _, pending := errors.AsType[pendingError](err); pending {
-		if s.pendingSince.IsZero() {
-			s.pendingSince = s.options.Clock.Now()
-		}
-		// Results of another server or tenant would be wrong, though.
-		if before != nil && before.settings.sameData(s.settings) && s.options.Clock.Since(s.pendingSince) < maxPending {
-			return before, nil
-		}
-		return nil, failf(query.ReasonCredentials, "%s", err)
+	if s.held.of != n {
+		s.held = &held{of: n}
 	}
-	s.pendingSince = time.Time{}
-	if err != nil {
-		return nil, failf(query.ReasonCredentials, "%s", err)
-	}
-	if before != nil && before.settings == s.settings && before.credentials.equal(c) {
-		return before, nil
-	}
-	next, err := newConnection(s.settings, c, before, s.options.Dial, s.options.Clock)
-	if err != nil {
-		return nil, failf(query.ReasonCredentials, "%s", err)
-	}
-	if before != nil && before.transport != next.transport {
-		// Running requests are not affected.
-		before.transport.CloseIdleConnections()
-	}
-	s.connection = next
-	return next, nil
-}
-
-// closeReplaced closes the connections that a request leaves idle after they were replaced.
-func (s *Source) closeReplaced(n *connection) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.connection.transport != n.transport {
-		n.transport.CloseIdleConnections()
-	}
-}
-
-// Close closes the connections that no request uses. Evaluate may still be called.
-func (s *Source) Close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.connection != nil {
-		s.connection.transport.CloseIdleConnections()
-	}
+	return &connection{Connection: n, held: s.held, settings: s.settings, clock: s.clock}, nil
 }
 
 // Evaluate implements query.Source. Errors are *query.Failure.
@@ -200,7 +150,7 @@ func (s *Source) Evaluate(ctx context.Context, q query.Query, at time.Time) (*qu
 	with, known := promql.WithSampleTimes(q.Expression, required)
 	switch {
 	case !known && required:
-		return nil, failureOf(s.options.Name, nil, failf(query.ReasonRejected, "the times of the samples cannot be known of the query, as maxSampleAge requires, or are too long a query"))
+		return nil, sourceclient.FailureOf(s.name, nil, query.Failf(query.ReasonRejected, "the times of the samples cannot be known of the query, as maxSampleAge requires, or are too long a query"))
 	case !known:
 		return s.evaluate(ctx, q, q.Expression, at)
 	}
@@ -254,7 +204,7 @@ func (s *Source) request(ctx context.Context, why purpose, q query.Query, reques
 		if why == forProbe {
 			lookups = s.series.Failing()
 		}
-		if s.health.record(f, why, q, lookups, s.options.Clock.Now()) {
+		if s.health.record(f, why, q, lookups, s.clock.Now()) {
 			s.series.Recovered()
 		}
 	}
@@ -268,30 +218,19 @@ func (s *Source) request(ctx context.Context, why purpose, q query.Query, reques
 func (s *Source) send(ctx context.Context, why purpose, request func(context.Context, *connection) error) *query.Failure {
 	n, f := s.current()
 	if f != nil {
-		return failureOf(s.options.Name, nil, f)
+		return sourceclient.FailureOf(s.name, nil, f)
 	}
 	// Queries are held by tenant, before they come here.
-	if at := time.Unix(0, n.retryAt[why].Load()); s.options.Clock.Now().Before(at) {
-		return failureOf(s.options.Name, nil, failf(query.ReasonRateLimited, "it is not asked until %s, as it said (Retry-After): raise its limit there, or ask less", at.UTC().Format(time.RFC3339)))
+	if at := time.Unix(0, n.retryAt[why].Load()); s.clock.Now().Before(at) {
+		return sourceclient.FailureOf(s.name, nil, query.Failf(query.ReasonRateLimited, "it is not asked until %s, as it said (Retry-After): raise its limit there, or ask less", at.UTC().Format(time.RFC3339)))
 	}
 	timeout := n.settings.timeout
 	if why == forSeries {
 		timeout = n.settings.seriesTimeout
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
-	defer cancel()
-	if err := s.slots.Acquire(ctx, 1); err != nil {
-		return failureOf(s.options.Name, nil, failf(query.ReasonTimeout, "%d other requests were under way all the time: the source is slow, or is asked too much", maxRequests))
-	}
-	defer s.slots.Release(1)
-	defer s.closeReplaced(n)
-	err := request(ctx, n)
-	if err == nil {
-		return nil
-	}
-	f = failureOf(s.options.Name, n.credentials, err)
-	if why != forQuery && f.RetryAfter > 0 {
-		n.retryAt[why].Store(s.options.Clock.Now().Add(f.RetryAfter).UnixNano())
+	f = s.client.Do(ctx, n.Connection, timeout, func(ctx context.Context) error { return request(ctx, n) })
+	if f != nil && why != forQuery && f.RetryAfter > 0 {
+		n.retryAt[why].Store(s.clock.Now().Add(f.RetryAfter).UnixNano())
 	}
 	return f
 }
@@ -311,10 +250,10 @@ func serverTimeout(ctx context.Context) string {
 // maxWarnings limits the warnings of a result.
 const maxWarnings = 5
 
-func cleanWarnings(warnings []string, c *credentials) []string {
+func cleanWarnings(warnings []string, n *sourceclient.Connection) []string {
 	var tidied []string
 	for _, w := range warnings[:min(len(warnings), maxWarnings)] {
-		tidied = append(tidied, text.Line(c.redact(w), maxMessage))
+		tidied = append(tidied, text.Line(n.Redact(w), sourceclient.MaxMessage))
 	}
 	return tidied
 }

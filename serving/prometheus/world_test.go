@@ -17,6 +17,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/sourceclient"
 )
 
 // instant is the time for which queries are evaluated.
@@ -39,7 +40,7 @@ func (s *secretData) get(name string) (map[string][]byte, error) {
 	if d, ok := s.data[name]; ok {
 		return d, nil
 	}
-	return nil, ErrNotFound
+	return nil, sourceclient.ErrNotFound
 }
 
 // yet sets why a Secret cannot be read yet; nil: it can.
@@ -77,6 +78,7 @@ type world struct {
 	// configMaps has ConfigMaps, likewise.
 	configMaps *secretData
 	spec       v1alpha1.PrometheusSource
+	options    sourceclient.Options
 	source     *Source
 	clock      *clocktesting.FakeClock
 }
@@ -99,13 +101,19 @@ func newWorld(t testing.TB, handler http.HandlerFunc, change func(*v1alpha1.Prom
 	if change != nil {
 		change(&w.spec)
 	}
+	w.options = sourceclient.Options{Name: "main", Secrets: w.secrets.get, ConfigMaps: w.configMaps.get, Clock: w.clock}
+	w.start(t)
+	return w
+}
+
+// start makes the source of the options and the spec.
+func (w *world) start(t testing.TB) {
+	t.Helper()
 	var err error
-	w.source, err = New(Options{Name: "main", Secrets: w.secrets.get, ConfigMaps: w.configMaps.get, Clock: w.clock}, w.spec)
-	if err != nil {
+	if w.source, err = New(w.options, w.spec); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.source.Close)
-	return w
 }
 
 func certificatePEM(s *httptest.Server) string {
@@ -125,7 +133,7 @@ func answers(contentType, body string) http.HandlerFunc {
 }
 
 // countingDial reports each connection that is opened, and each that is closed.
-func countingDial(opened, closed chan<- struct{}) dialFunc {
+func countingDial(opened, closed chan<- struct{}) sourceclient.Dial {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 		if err != nil {

@@ -86,6 +86,11 @@ type Failure struct {
 	circuitOpen bool
 }
 
+// Failf returns a Failure of a source that is not named yet.
+func Failf(reason Reason, format string, args ...any) *Failure {
+	return &Failure{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
 // Error implements error.
 func (f *Failure) Error() string {
 	return fmt.Sprintf("source %q: %s: %s", f.Source, f.Reason, f.Message)

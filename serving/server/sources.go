@@ -23,6 +23,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/server/config"
+	"github.com/metricsbackend/metrics-backend-operator/serving/sourceclient"
 )
 
 // reasonInvalidSpec is the reason of a source with an invalid spec.
@@ -33,9 +34,9 @@ const reasonInvalidSpec query.Reason = "InvalidSpec"
 type sourceRegistry struct {
 	clock clock.WithTicker
 	// secrets returns credentials, configMaps CA certificates, and tokens those of ServiceAccounts.
-	secrets    prometheus.Secrets
-	configMaps prometheus.ConfigMaps
-	tokens     prometheus.Tokens
+	secrets    sourceclient.Secrets
+	configMaps sourceclient.ConfigMaps
+	tokens     sourceclient.Tokens
 	// extraCA is serving.caConfigMap.
 	extraCA atomic.Pointer[v1alpha1.ConfigMapKeyReference]
 	// onSeries is called when the known series of a matcher have changed.
@@ -106,7 +107,7 @@ func (r *sourceRegistry) update(old *namedSource, spec v1alpha1.SourceSpec, inva
 		next.prometheus, next.matchers, next.stop = old.prometheus, old.matchers, old.stop
 		return next
 	default:
-		next.prometheus, next.invalid = prometheus.New(prometheus.Options{Name: spec.Name, Secrets: r.secrets, ConfigMaps: r.configMaps, ExtraCA: r.extraCA.Load, Tokens: r.tokens, Clock: r.clock}, *spec.Prometheus)
+		next.prometheus, next.invalid = prometheus.New(sourceclient.Options{Name: spec.Name, Secrets: r.secrets, ConfigMaps: r.configMaps, ExtraCA: r.extraCA.Load, Tokens: r.tokens, Clock: r.clock}, *spec.Prometheus)
 	}
 	if old != nil {
 		old.stop()

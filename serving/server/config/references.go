@@ -22,7 +22,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/internal/rungroup"
 	"github.com/metricsbackend/metrics-backend-operator/serving/accounttoken"
-	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus"
+	"github.com/metricsbackend/metrics-backend-operator/serving/sourceclient"
 )
 
 // References watches the Secrets and ConfigMaps that the sources name, and requests the tokens
@@ -69,7 +69,7 @@ func (r *References) Retain(spec *v1alpha1.MetricsBackendSpec) {
 // Run watches and requests until the context ends.
 func (r *References) Run(ctx context.Context) { r.running.Run(ctx) }
 
-// Tokens implements prometheus.Tokens.
+// Tokens implements sourceclient.Tokens.
 func (r *References) Tokens(audience string) transport.ResettableTokenSource {
 	tokens, ok := r.tokens.get(audience)
 	if !ok {
@@ -155,7 +155,7 @@ func newNamedObjects[T metaObject](running *rungroup.Group, client kubernetes.In
 // Run watches the object until the context ends.
 func (w *watchedObject[T]) Run(ctx context.Context) { w.informer.run(ctx) }
 
-// Get implements prometheus.Secrets and prometheus.ConfigMaps: it returns the data of an
+// Get implements sourceclient.Secrets and sourceclient.ConfigMaps: it returns the data of an
 // object, which must not be changed.
 func (o *NamedObjects[T]) Get(name string) (map[string][]byte, error) {
 	w, ok := o.get(name)
@@ -166,7 +166,7 @@ func (o *NamedObjects[T]) Get(name string) (map[string][]byte, error) {
 	case read == nil:
 		return nil, w.unknownReason()
 	case !read.exists:
-		return nil, prometheus.ErrNotFound
+		return nil, sourceclient.ErrNotFound
 	default:
 		return read.data, nil
 	}

@@ -21,7 +21,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/accounttoken"
-	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus"
+	"github.com/metricsbackend/metrics-backend-operator/serving/sourceclient"
 )
 
 func TestNamedObjectThatChanges(t *testing.T) {
@@ -46,7 +46,7 @@ func objectThatChanges[T metaObject](t *testing.T, s *NamedObjects[T], with func
 	s.items["a"] = w
 	unread := func(name, why string) {
 		t.Helper()
-		if _, err := s.Get(name); err == nil || errors.Is(err, prometheus.ErrNotFound) || !strings.Contains(err.Error(), why) {
+		if _, err := s.Get(name); err == nil || errors.Is(err, sourceclient.ErrNotFound) || !strings.Contains(err.Error(), why) {
 			t.Errorf("an object that was not read: %v, want %q", err, why)
 		}
 	}
@@ -63,7 +63,7 @@ func objectThatChanges[T metaObject](t *testing.T, s *NamedObjects[T], with func
 		}
 	}
 	w.apply(t.Context(), nil)
-	if data, err := s.Get("a"); !errors.Is(err, prometheus.ErrNotFound) || data != nil {
+	if data, err := s.Get("a"); !errors.Is(err, sourceclient.ErrNotFound) || data != nil {
 		t.Errorf("an object that is gone: %q, %v", data, err)
 	}
 }

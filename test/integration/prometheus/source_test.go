@@ -23,6 +23,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	source "github.com/metricsbackend/metrics-backend-operator/serving/prometheus"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/sourceclient"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 	"github.com/metricsbackend/metrics-backend-operator/test/prometheus"
 	"github.com/metricsbackend/metrics-backend-operator/test/prometheus/meter"
@@ -67,9 +68,9 @@ func start(t *testing.T, series, until string, args ...string) *scenario {
 	return s
 }
 
-func newSource(t *testing.T, spec v1alpha1.PrometheusSource, secrets source.Secrets) *source.Source {
+func newSource(t *testing.T, spec v1alpha1.PrometheusSource, secrets sourceclient.Secrets) *source.Source {
 	t.Helper()
-	s, err := source.New(source.Options{Name: "real", Secrets: secrets, Clock: clock.RealClock{}}, spec)
+	s, err := source.New(sourceclient.Options{Name: "real", Secrets: secrets, Clock: clock.RealClock{}}, spec)
 	if err != nil {
 		t.Fatal(err)
 	}

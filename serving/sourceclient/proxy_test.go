@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package prometheus
+package sourceclient
 
 import (
 	"net/http"
@@ -11,8 +11,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
 // proxiesIn has, in the process that TestProxies starts, the URLs to print the proxies of.
@@ -57,7 +55,7 @@ func TestProxies(t *testing.T) {
 // printProxies prints the proxies of URLs to the standard output.
 func printProxies(t *testing.T, urls []string) {
 	t.Helper()
-	transport, err := newTransport(&settings{spec: &v1alpha1.PrometheusSource{}}, &credentials{}, nil)
+	transport, err := newTransport(&Spec{}, &credentials{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package prometheus
+package sourceclient
 
 import (
 	"bytes"
@@ -64,7 +64,7 @@ type credentials struct {
 
 // resolve returns the credentials of a source; issued returns the tokens of its authorization server for a
 // client. Errors name object and key, never a value.
-func resolve(spec *v1alpha1.PrometheusSource, o *Options, issued func(client *credentials) transport.ResettableTokenSource) (*credentials, error) {
+func resolve(spec *Spec, o *Options, issued func(client *credentials) transport.ResettableTokenSource) (*credentials, error) {
 	r := resolver{secrets: o.Secrets}
 	c := &credentials{}
 	if ref := spec.TLS.CA; ref != nil {
@@ -73,7 +73,7 @@ func resolve(spec *v1alpha1.PrometheusSource, o *Options, issued func(client *cr
 	if ref := spec.TLS.CAConfigMap; ref != nil {
 		c.ca = r.read("ConfigMap", o.ConfigMaps, ref.Name, ref.Key, "tls.caConfigMap")
 	}
-	public := strings.HasPrefix(spec.URL, "https:") && c.ca == nil && !spec.TLS.InsecureSkipVerify
+	public := strings.HasPrefix(spec.Endpoint, "https:") && c.ca == nil && !spec.TLS.InsecureSkipVerify
 	if o.ExtraCA != nil && (public || spec.Authentication.OAuth2 != nil) {
 		if ref := o.ExtraCA(); ref != nil {
 			c.extraCA = r.read("ConfigMap", o.ConfigMaps, ref.Name, ref.Key, "serving.caConfigMap")
@@ -180,8 +180,8 @@ func (r *resolver) text(value []byte, name, key string) string {
 }
 
 const (
-	// redacted replaces credentials in messages.
-	redacted = "<redacted>"
+	// Redacted replaces credentials in messages.
+	Redacted = "<redacted>"
 	// minRedacted is the length of the shortest text that is redacted: shorter ones are not
 	// secret, and occur in ordinary words.
 	minRedacted = 4
@@ -218,7 +218,7 @@ func (c *credentials) initRedactor() {
 	slices.SortFunc(texts, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	var pairs []string
 	for _, text := range slices.Compact(texts) {
-		pairs = append(pairs, text, redacted)
+		pairs = append(pairs, text, Redacted)
 	}
 	c.redactor, c.longest = strings.NewReplacer(pairs...), len(texts[0])
 }
@@ -231,13 +231,13 @@ func (c *credentials) redact(text string) string {
 	return c.redactor.Replace(text)
 }
 
-// excerptSize limits what is read of an error response, which may repeat a query of 16 KiB.
-const excerptSize = 40 << 10
+// ExcerptSize limits the bytes that are read of an error response, which may repeat a query of 16 KiB.
+const ExcerptSize = 40 << 10
 
 // excerpt returns the beginning of the body of an error response, redacted. Read errors do not
 // matter, as there is the status.
 func (c *credentials) excerpt(r io.Reader) string {
-	limit := excerptSize + c.longest
+	limit := ExcerptSize + c.longest
 	b, _ := io.ReadAll(io.LimitReader(r, int64(limit)))
 	text := c.redact(string(b))
 	if len(b) == limit {
