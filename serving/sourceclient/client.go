@@ -110,7 +110,7 @@ func (c *Client) Run(ctx context.Context) { c.requesting.Run(ctx) }
 // references has not been read, or there is no token: the operator has to update a Role first.
 const MaxPending = 30 * time.Second
 
-// Connection returns the connection for the present settings and credentials.
+// Connection returns the connection for the present spec and credentials.
 func (c *Client) Connection() (*Connection, *query.Failure) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,7 +178,7 @@ func (c *Client) Do(ctx context.Context, n *Connection, timeout time.Duration, r
 	return nil
 }
 
-// issuedTokens returns the tokens of the authorization server in settings for a client. They are requested in
+// issuedTokens returns the tokens of the authorization server of the spec for a client. They are requested in
 // the background while Run runs: a server that does not answer delays no request. mu is held.
 func (c *Client) issuedTokens(client *credentials) transport.ResettableTokenSource {
 	if c.issued == nil || !c.issuedFor.equal(client) {
