@@ -27,7 +27,7 @@ type MetricExplanation struct {
 	Origin string `json:"origin"`
 	// Source is a name in spec.sources.
 	Source string `json:"source"`
-	// Query is the query as sent to the source.
+	// Query is the query as the rule or object makes it. For the times of samples more is sent.
 	Query string `json:"query"`
 	// Interval is the time between two evaluations, and so the maximum age of values.
 	Interval metav1.Duration `json:"interval"`

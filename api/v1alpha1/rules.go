@@ -177,9 +177,8 @@ type MetricRule struct {
 	// Age of the newest sample of a series, when its value is computed, beyond which the
 	// series has no value: a query such as rate(x[5m]) has values for 5 minutes after the last
 	// sample. Of several series the oldest counts. A duration such as `90s`, from 1s to 1h; it
-	// should be at least twice the scrape interval. The query costs the source more. The times
-	// of the samples must be known of metricsQuery, or else the rule is invalid. Default: any
-	// age.
+	// should be at least twice the scrape interval. The query costs the source more. The rule is
+	// invalid if the times of the samples cannot be derived from metricsQuery. Default: any age.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	MaxSampleAge RuleInterval `json:"maxSampleAge,omitempty"`

@@ -280,7 +280,7 @@ func validateKey(path *field.Path, key, kind string) field.ErrorList {
 	return field.ErrorList{field.Invalid(path, key, "must be a key of a "+kind+": letters, digits, '-', '_' and '.'")}
 }
 
-// Duration returns the interval, or fallback if it is empty. The error says which values
+// Duration returns the duration, or fallback if it is empty. The error says which values
 // are valid; it belongs to the rule, not to the whole spec.
 func (i RuleInterval) Duration(fallback time.Duration) (time.Duration, error) {
 	if i == "" {

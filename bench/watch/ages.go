@@ -17,12 +17,12 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/bench/progress"
 )
 
-// agedMetrics is the number of external metrics whose value is the time at which it was exposed. Each
-// is asked in two ways, as the intervals of queries start at different times.
+// agedMetrics is the number of external metrics whose value is the time at which it was exposed: several, as the
+// intervals of queries start at different times.
 const agedMetrics = 20
 
 // The prefixes of the metrics.
-const known, hidden = "", "hidden_"
+const knownPrefix, hiddenPrefix = "", "hidden_"
 
 // agedRules make two metrics of each such series: one whose query lets serving know the times of its samples, so
 // that it follows the scrapes, and one whose query does not.
@@ -31,7 +31,7 @@ const agedRules = `    - seriesQuery: '{__name__=~"^exposed_.*"}'
       metricsQuery: 'max(<<.Series>>{<<.LabelMatchers>>})'
     - seriesQuery: '{__name__=~"^exposed_.*"}'
       resources: {namespaced: false}
-      name: {as: "` + hidden + `$0"}
+      name: {as: "` + hiddenPrefix + `$0"}
       metricsQuery: 'max(<<.Series>>{<<.LabelMatchers>>}) + 0 * scalar(max(<<.Series>>))'
 `
 
@@ -88,7 +88,7 @@ func runAges(ctx context.Context, e *environment, f *flags, to endpoint, say pro
 	}
 	defer s.close()
 	t, all := s.tallies[0], map[string][]*agedWatch{}
-	for _, prefix := range []string{known, hidden} {
+	for _, prefix := range []string{knownPrefix, hiddenPrefix} {
 		for i := range agedMetrics {
 			w := &agedWatch{tally: t}
 			all[prefix] = append(all[prefix], w)
@@ -117,7 +117,7 @@ func runAges(ctx context.Context, e *environment, f *flags, to endpoint, say pro
 	}
 	t.mu.Unlock()
 	say("ages of values at watchers, p50 and p99: %s, and where the times of samples are not known %s",
-		quantiles(ages[known]), quantiles(ages[hidden]))
+		quantiles(ages[knownPrefix]), quantiles(ages[hiddenPrefix]))
 	return ages, t.err()
 }
 
@@ -125,8 +125,8 @@ func reportAges(out io.Writer, f *flags, ages map[string]*figures.Ages) {
 	_, _ = fmt.Fprintf(out, "\nAges at watchers of the values of %d external metrics, which Prometheus scrapes and serving evaluates each %v\n\n", agedMetrics, f.interval)
 	figures.Table(out, [][]string{
 		{"", "p50, p99"},
-		{"the times of samples cannot be known of the query", quantiles(ages[hidden])},
-		{"the query is evaluated after each scrape", quantiles(ages[known])},
+		{"the times of samples cannot be known of the query", quantiles(ages[hiddenPrefix])},
+		{"the query is evaluated after each scrape", quantiles(ages[knownPrefix])},
 	})
 }
 

@@ -111,7 +111,7 @@ func TestSampleTimesAreGivenUp(t *testing.T) {
 			}, nil)
 			for i := range 5 {
 				if i == 4 {
-					w.clock.Step(withoutTimes + time.Second)
+					w.clock.Step(withoutTimesFor + time.Second)
 				}
 				_, _ = w.source.Evaluate(t.Context(), query.Query{Expression: "x", SampleTimes: test.times}, instant)
 			}

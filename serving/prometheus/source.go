@@ -25,8 +25,9 @@ import (
 )
 
 const (
-	// withoutTimes is for how long an expression that failed with sample times is evaluated without.
-	withoutTimes    = 10 * time.Minute
+	// withoutTimesFor is for how long an expression that failed with sample times is evaluated without, and
+	// maxWithoutTimes limits such expressions.
+	withoutTimesFor = 10 * time.Minute
 	maxWithoutTimes = 1000
 )
 
@@ -150,7 +151,7 @@ func (s *Source) Evaluate(ctx context.Context, q query.Query, at time.Time) (*qu
 	with, known := promql.WithSampleTimes(q.Expression, required)
 	switch {
 	case !known && required:
-		return nil, sourceclient.FailureOf(s.name, nil, query.Failf(query.ReasonRejected, "the times of the samples cannot be known of the query, as maxSampleAge requires, or are too long a query"))
+		return nil, sourceclient.FailureOf(s.name, nil, query.Failf(query.ReasonRejected, "maxSampleAge needs the times of the samples, which cannot be known of the query, or would make it too long"))
 	case !known:
 		return s.evaluate(ctx, q, q.Expression, at)
 	}
@@ -163,10 +164,10 @@ func (s *Source) Evaluate(ctx context.Context, q query.Query, at time.Time) (*qu
 		switch f.Reason {
 		case query.ReasonRejected, query.ReasonTooLarge:
 			// The server may accept the query itself, or its result is small enough.
-			s.withoutTimes.Add(q.Expression, nil, withoutTimes)
+			s.withoutTimes.Add(q.Expression, nil, withoutTimesFor)
 			return s.evaluate(ctx, q, q.Expression, at)
 		case query.ReasonTimeout, query.ReasonMalformed, query.ReasonBadStatus:
-			s.withoutTimes.Add(q.Expression, nil, withoutTimes)
+			s.withoutTimes.Add(q.Expression, nil, withoutTimesFor)
 		}
 	}
 	return nil, err

@@ -282,7 +282,7 @@ func (b Batch) pick(of *Result, samples map[[MaxBatchLabels]string][]Sample) *Re
 		}
 	}
 	// Texts are counted once in a result, so that this is about the share of each.
-	return &Result{Time: of.Time, Samples: picked, Warnings: of.Warnings, Bytes: of.Bytes * len(picked) / max(len(of.Samples), 1)}
+	return &Result{Time: of.Time, Samples: picked, SampleTimes: of.SampleTimes, Warnings: of.Warnings, Bytes: of.Bytes * len(picked) / max(len(of.Samples), 1)}
 }
 
 // mayEvaluateFewer reports whether the parts of a failed evaluation are evaluated again at once, as fewer

@@ -155,7 +155,8 @@ func (v *Evaluator) follow(e *entry, at, newest, now time.Time) {
 		if e.evaluation != nil {
 			e.evaluation.slot = e.slots.renumbered(before, e.evaluation.slot)
 		}
-		if v.schedule(e, now); overdue {
+		v.schedule(e, now)
+		if overdue {
 			v.due.Put(e, now)
 		}
 	}

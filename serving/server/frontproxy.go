@@ -19,14 +19,14 @@ import (
 
 const (
 	// verifiedTime is for how long a verified certificate of a front proxy is not verified again, and
-	// maxVerified limits such certificates: each kube-apiserver has one.
+	// maxVerified limits such certificates: each connection of a kube-apiserver has one.
 	verifiedTime = time.Minute
 	maxVerified  = 100
 )
 
 // frontProxy authenticates requests that kube-apiserver proxies for a user. The stock authenticator
 // verifies kube-apiserver's certificate for each request, which takes a sixth of the time of a small one: here that
-// is done once a minute, and whenever the CA or the allowed names change.
+// is done once a minute for each connection, and whenever the CA or the allowed names change.
 type frontProxy struct {
 	clock   clock.PassiveClock
 	config  *authenticatorfactory.RequestHeaderConfig

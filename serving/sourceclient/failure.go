@@ -94,8 +94,8 @@ func Location(resp *http.Response) string {
 	return u.String()
 }
 
-// MaxRetryAfter limits the time of a Retry-After.
-const MaxRetryAfter = time.Minute
+// maxRetryAfter limits the time of a Retry-After.
+const maxRetryAfter = time.Minute
 
 // RetryAfter returns the time of a Retry-After header; zero if there is none.
 func RetryAfter(code int, h http.Header, now time.Time) time.Duration {
@@ -109,7 +109,7 @@ func RetryAfter(code int, h http.Header, now time.Time) time.Duration {
 	} else if at, err := http.ParseTime(given); err == nil {
 		wait = at.Sub(now)
 	}
-	return min(max(wait, 0), MaxRetryAfter)
+	return min(max(wait, 0), maxRetryAfter)
 }
 
 // Readable returns the readable part of a body, which may be HTML.

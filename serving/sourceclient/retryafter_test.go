@@ -17,7 +17,7 @@ func FuzzRetryAfter(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		if wait := RetryAfter(http.StatusTooManyRequests, http.Header{"Retry-After": {value}}, now); wait < 0 || wait > MaxRetryAfter {
+		if wait := RetryAfter(http.StatusTooManyRequests, http.Header{"Retry-After": {value}}, now); wait < 0 || wait > maxRetryAfter {
 			t.Errorf("%q: %s", value, wait)
 		}
 	})

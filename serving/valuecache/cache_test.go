@@ -144,3 +144,48 @@ func BenchmarkReceive(b *testing.B) {
 		})
 	}
 }
+
+// What was evaluated earlier is no news, whatever the times of its samples; what was evaluated later is, though its
+// sample is older than the evaluation before.
+func TestNewsAreLaterEvaluations(t *testing.T) {
+	t0 := time.Unix(1_700_000_000, 0)
+	type answer struct {
+		evaluated, sample time.Duration // since t0
+		value             float64
+		news              bool
+	}
+	tests := map[string][]answer{
+		"earlier, and earlier again": {{0, 0, 1, true}, {-5 * time.Second, -5 * time.Second, 2, false}, {-3 * time.Second, -3 * time.Second, 3, false}, {time.Second, time.Second, 4, true}},
+		"the times of samples come":  {{0, 0, 1, true}, {15 * time.Second, 5 * time.Second, 2, true}, {30 * time.Second, 20 * time.Second, 2, true}},
+		"an older sample is newer":   {{0, 0, 1, true}, {5 * time.Second, -5 * time.Second, 2, true}},
+		"nothing is new":             {{0, -5 * time.Second, 1, true}, {15 * time.Second, -5 * time.Second, 1, false}},
+		"the clock is set back":      {{0, 0, 1, true}, {-time.Hour, -time.Hour, 2, true}},
+	}
+	for name, answers := range tests {
+		t.Run(name, func(t *testing.T) {
+			result := func(a answer) *query.Result {
+				return &query.Result{Time: t0.Add(a.evaluated), Samples: []query.Sample{{Labels: map[string]string{"pod": "a"}, Value: a.value, Time: t0.Add(a.sample)}}}
+			}
+			store := NewCache(group, clock.RealClock{}, fixed{result(answers[0])})
+			var news []bool
+			store.Observe(func([]stream.Item) { news[len(news)-1] = true })
+			mq := query.MetricQuery{ObjectLabel: "pod", Query: query.Query{Expression: "hits", Interval: interval}}
+			news = append(news, false)
+			release, err := store.Subscribe(t.Context(), Subscription{ID: "hits", Read: func() (query.MetricQuery, error) { return mq, nil }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer release()
+			f := store.all()[0]
+			q, _ := f.current()
+			want := []bool{answers[0].news}
+			for _, a := range answers[1:] {
+				news, want = append(news, false), append(want, a.news)
+				f.receive(q, result(a), nil)
+			}
+			if diff := cmp.Diff(want, news); diff != "" {
+				t.Errorf("which are news (-want +got): %s", diff)
+			}
+		})
+	}
+}

@@ -119,7 +119,10 @@ func (e *entry) publish(values *query.Values, q *query.Query) {
 		news = append(news, i)
 	}
 	s.meter.points.Add(float64(len(next) - len(e.items)))
-	e.items, e.evaluated, e.answered = next, values.Time, s.clock.Now()
+	e.items, e.answered = next, s.clock.Now()
+	if !earlier {
+		e.evaluated = values.Time
+	}
 	recovered := e.failure != nil && values.SourceError == nil
 	e.failure = nil
 	if values.SourceError != nil { // not nil in an error, though the pointer is

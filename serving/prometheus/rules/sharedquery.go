@@ -30,7 +30,7 @@ const (
 	maxSharedSeries = 20000
 	// maxSharedQueries and maxSharedBytes limit the cached queries, as clients choose the
 	// selectors. Longer selectors than maxSharedSelector bytes are hardly an autoscaler's, and
-	// not cached.
+	// not cached: nor are the requests for them counted.
 	maxSharedQueries  = 20000
 	maxSharedBytes    = 16 << 20
 	maxSharedSelector = 1 << 10
