@@ -42,7 +42,7 @@ func (n *connection) call(ctx context.Context, path string, form url.Values, bod
 	}
 	defer drain(resp)
 	if resp.StatusCode == http.StatusUnauthorized {
-		n.Refused(began)
+		n.Unauthorized(began)
 	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, classifyStatus(resp, n.Connection, n.clock.Now())

@@ -44,12 +44,12 @@ type Source struct {
 
 	mu       sync.Mutex
 	settings *settings
-	// held is what servers asked for on the present connection.
-	held *held
+	// state is that of the present connection.
+	state *connectionState
 }
 
-// held is what a server asked for on a connection.
-type held struct {
+// connectionState is what a server asked for on a connection.
+type connectionState struct {
 	of *sourceclient.Connection
 	// retryAt are the times of the last Retry-After in Unix nanoseconds, 0 for none: of lookups of
 	// series, and of probes. That of a query is for its tenant, which the Evaluator holds.
@@ -61,7 +61,7 @@ type held struct {
 // connection is one for a request.
 type connection struct {
 	*sourceclient.Connection
-	*held
+	*connectionState
 	settings *settings
 	clock    clock.PassiveClock
 }
@@ -79,7 +79,7 @@ func New(o sourceclient.Options, spec v1alpha1.PrometheusSource) (*Source, error
 		return nil, fmt.Errorf("source %q: %w", o.Name, err)
 	}
 	s := &Source{
-		name: o.Name, clock: o.Clock, settings: cfg, held: &held{},
+		name: o.Name, clock: o.Clock, settings: cfg, state: &connectionState{},
 		withoutTimes: cache.NewLRUExpireCacheWithClock(maxWithoutTimes, o.Clock),
 	}
 	s.health.state.Name = o.Name
@@ -132,10 +132,10 @@ func (s *Source) current() (*connection, *query.Failure) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.held.of != n {
-		s.held = &held{of: n}
+	if s.state.of != n {
+		s.state = &connectionState{of: n}
 	}
-	return &connection{Connection: n, held: s.held, settings: s.settings, clock: s.clock}, nil
+	return &connection{Connection: n, connectionState: s.state, settings: s.settings, clock: s.clock}, nil
 }
 
 // Evaluate implements query.Source. Errors are *query.Failure.

@@ -88,7 +88,7 @@ func (s *slots) follow(at, newest time.Time) bool {
 	case first:
 		s.renewals = 0
 	case moved > phaseTolerance: // there is no interval, or another one
-		s.lose()
+		s.unfollow()
 	case !s.following:
 		if s.renewals >= s.needed {
 			s.following, s.Phase = true, after
@@ -99,14 +99,14 @@ func (s *slots) follow(at, newest time.Time) bool {
 		s.late = 0
 	default:
 		if s.late++; s.late == maxLate {
-			s.lose()
+			s.unfollow()
 		}
 	}
 	return s.Phase != before
 }
 
-// lose ends the following of samples, until there are more renewals than before.
-func (s *slots) lose() {
+// unfollow ends the following of samples, until there are more renewals than before.
+func (s *slots) unfollow() {
 	if s.following {
 		s.needed = min(2*s.needed, maxRenewals)
 	}

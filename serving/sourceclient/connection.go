@@ -78,9 +78,9 @@ func (n *Connection) Redact(text string) string { return n.credentials.redact(te
 // there is the status.
 func (n *Connection) Excerpt(r io.Reader) string { return n.credentials.excerpt(r) }
 
-// Refused is called when a request that began at an instant was answered with 401: a renewed token replaces an
+// Unauthorized is called when a request that began at an instant was answered with 401: a renewed token replaces an
 // older one.
-func (n *Connection) Refused(began time.Time) {
+func (n *Connection) Unauthorized(began time.Time) {
 	if n.credentials.tokens != nil {
 		n.credentials.tokens.ResetTokenOlderThan(began)
 	}

@@ -33,16 +33,16 @@ func WithSampleTimes(expression string, ended bool) (with string, ok bool) {
 	if err != nil || e.Type() != parser.ValueTypeVector {
 		return "", false
 	}
-	times := timesExpression{ended}.of(e)
+	times := timesExpression{ended}.expression(e)
 	if times == nil {
 		return "", false
 	}
-	with = "(" + e.String() + ") or " + mark(times, SampleTimeLabel, "1").String()
+	with = "(" + e.String() + ") or " + addLabel(times, SampleTimeLabel, "1").String()
 	return with, len(with) <= maxWithSampleTimes
 }
 
-// picks reports whether an aggregation yields some of its series as they are.
-func picks(op parser.ItemType) bool {
+// selectsSeries reports whether an aggregation yields some of its series as they are.
+func selectsSeries(op parser.ItemType) bool {
 	return op == parser.TOPK || op == parser.BOTTOMK || op == parser.LIMITK || op == parser.LIMIT_RATIO
 }
 
@@ -53,12 +53,12 @@ type timesExpression struct {
 	ended bool
 }
 
-func (t timesExpression) of(e parser.Expr) parser.Expr {
+func (t timesExpression) expression(e parser.Expr) parser.Expr {
 	switch e := e.(type) {
 	case *parser.ParenExpr:
-		return t.of(e.Expr)
+		return t.expression(e.Expr)
 	case *parser.UnaryExpr:
-		return t.of(e.Expr)
+		return t.expression(e.Expr)
 	case *parser.MatrixSelector:
 		return t.ofRange(e)
 	case *parser.VectorSelector:
@@ -77,7 +77,7 @@ func (t timesExpression) of(e parser.Expr) parser.Expr {
 }
 
 func (t timesExpression) ofRange(e *parser.MatrixSelector) parser.Expr {
-	now := t.of(e.VectorSelector)
+	now := t.expression(e.VectorSelector)
 	if now == nil || !t.ended {
 		return now
 	}
@@ -87,7 +87,7 @@ func (t timesExpression) ofRange(e *parser.MatrixSelector) parser.Expr {
 	// A series that has ended has no timestamp any more: then it is the last one that it had.
 	step := max(e.Range/rangeSteps, time.Second).Truncate(time.Second)
 	before := call("max_over_time", &parser.SubqueryExpr{Expr: now, Range: e.Range, Step: step})
-	return set(parser.LOR, now, before)
+	return setOperation(parser.LOR, now, before)
 }
 
 func (t timesExpression) ofCall(e *parser.Call) parser.Expr {
@@ -112,7 +112,7 @@ func (t timesExpression) ofCall(e *parser.Call) parser.Expr {
 			return nil // timestamp has removed the name
 		}
 	}
-	times := t.of(args[subject])
+	times := t.expression(args[subject])
 	switch {
 	case times == nil:
 		return nil
@@ -126,12 +126,12 @@ func (t timesExpression) ofCall(e *parser.Call) parser.Expr {
 }
 
 func (t timesExpression) ofAggregate(e *parser.AggregateExpr) parser.Expr {
-	times := t.of(e.Expr)
+	times := t.expression(e.Expr)
 	switch {
 	case times == nil || e.Param != nil && !readsNothing(e.Param) || e.Op == parser.COUNT_VALUES:
 		return nil
-	case picks(e.Op):
-		return of(times, e)
+	case selectsSeries(e.Op):
+		return restrict(times, e)
 	}
 	return minimum(times, e.Grouping, e.Without)
 }
@@ -140,7 +140,7 @@ func (t timesExpression) ofBinary(e *parser.BinaryExpr) parser.Expr {
 	times, m := t.ofOperands(e), e.VectorMatching
 	otherLabels := e.Op == parser.LOR && (m.On || len(m.MatchingLabels) > 0)
 	if times != nil && (otherLabels || e.Op.IsComparisonOperator() && !e.ReturnBool || e.Op == parser.LAND || e.Op == parser.LUNLESS) {
-		return of(times, e)
+		return restrict(times, e)
 	}
 	return times
 }
@@ -148,39 +148,39 @@ func (t timesExpression) ofBinary(e *parser.BinaryExpr) parser.Expr {
 func (t timesExpression) ofOperands(e *parser.BinaryExpr) parser.Expr {
 	switch {
 	case readsNothing(e.RHS) && e.RHS.Type() == parser.ValueTypeScalar:
-		return t.of(e.LHS)
+		return t.expression(e.LHS)
 	case readsNothing(e.LHS) && e.LHS.Type() == parser.ValueTypeScalar:
-		return t.of(e.RHS)
+		return t.expression(e.RHS)
 	case e.VectorMatching == nil: // a scalar of series
 		return nil
 	case e.Op == parser.LAND || e.Op == parser.LUNLESS:
-		return t.of(e.LHS)
+		return t.expression(e.LHS)
 	}
-	left, right, m := t.of(e.LHS), t.of(e.RHS), e.VectorMatching
+	left, right, m := t.expression(e.LHS), t.expression(e.RHS), e.VectorMatching
 	switch {
 	case left == nil || right == nil:
 		return nil
 	case e.Op == parser.LOR:
-		return set(parser.LOR, left, right)
+		return setOperation(parser.LOR, left, right)
 	case m.Card != parser.CardOneToOne || m.FillValues.LHS != nil || m.FillValues.RHS != nil:
 		return nil
 	case m.On || len(m.MatchingLabels) > 0:
 		left, right = minimum(left, m.MatchingLabels, !m.On), minimum(right, m.MatchingLabels, !m.On)
 	}
-	return minimum(set(parser.LOR, mark(left, sideLabel, "left"), mark(right, sideLabel, "right")), []string{sideLabel}, true)
+	return minimum(setOperation(parser.LOR, addLabel(left, sideLabel, "left"), addLabel(right, sideLabel, "right")), []string{sideLabel}, true)
 }
 
-// of returns the times of the series that an expression yields, which drops others by their values.
-func of(times, yields parser.Expr) parser.Expr { return set(parser.LAND, times, yields) }
+// restrict returns the times of the series that an expression yields, which drops others by their values.
+func restrict(times, yields parser.Expr) parser.Expr { return setOperation(parser.LAND, times, yields) }
 
-// set returns a set operation on vectors.
-func set(op parser.ItemType, left, right parser.Expr) parser.Expr {
+// setOperation returns a set operation on vectors.
+func setOperation(op parser.ItemType, left, right parser.Expr) parser.Expr {
 	paren := func(e parser.Expr) parser.Expr { return &parser.ParenExpr{Expr: e} }
 	return &parser.BinaryExpr{Op: op, LHS: paren(left), RHS: paren(right), VectorMatching: &parser.VectorMatching{Card: parser.CardManyToMany}}
 }
 
-// mark adds a label to the series of a vector.
-func mark(of parser.Expr, label, value string) parser.Expr {
+// addLabel adds a label to the series of a vector.
+func addLabel(of parser.Expr, label, value string) parser.Expr {
 	text := func(s string) parser.Expr { return &parser.StringLiteral{Val: s} }
 	return call("label_replace", of, text(label), text(value), text(""), text(""))
 }

@@ -101,8 +101,7 @@ func (c *Catalog) bindingQuery(b *binding, namespace string, r query.ObjectReque
 		shared = &sharedQuery{query: b.sharedQuery(namespace, series)}
 		c.shared.Add(key, shared)
 	}
-	count := int(b.family.count.Load())
-	if r.Watch && shared.query != nil && count <= maxSharedSeries || shared.count(names, count, b.rule.interval, c.clock.Now()) {
+	if shared.count(names, r.Watch, int(b.family.count.Load()), b.rule.interval, c.clock.Now()) {
 		return *shared.query, nil
 	}
 	return b.metricQuery(namespace, names, series)

@@ -57,23 +57,29 @@ type sharedQuery struct {
 	until time.Time
 }
 
-// count counts a request for objects, and reports whether they are asked for by the query for all of them.
-func (s *sharedQuery) count(names []string, series int, interval time.Duration, now time.Time) bool {
-	if s.query == nil || series > maxSharedSeries {
+// count counts a request for objects unless it is a watch's, which always shares, and reports whether they are asked
+// for by the query for all of them.
+func (s *sharedQuery) count(names []string, watch bool, series int, interval time.Duration, now time.Time) bool {
+	switch {
+	case s.query == nil || series > maxSharedSeries:
 		return false
+	case watch:
+		return true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now.Sub(s.start) >= interval {
 		s.start, s.selections, s.names = now, nil, 0
 	}
-	hash := fnv.New64a()
-	for _, name := range names {
-		_, _ = hash.Write(append([]byte(name), 0)) // never fails
-	}
-	if selection := hash.Sum64(); len(s.selections) < sharedSelections && !slices.Contains(s.selections, selection) {
-		s.selections = append(s.selections, selection)
-		s.names += len(names)
+	if len(s.selections) < sharedSelections {
+		hash := fnv.New64a()
+		for _, name := range names {
+			_, _ = hash.Write(append([]byte(name), 0)) // never fails
+		}
+		if selection := hash.Sum64(); !slices.Contains(s.selections, selection) {
+			s.selections = append(s.selections, selection)
+			s.names += len(names)
+		}
 	}
 	if len(s.selections) == sharedSelections || s.names*sharedPart >= series {
 		s.until = now.Add(sharedTime)

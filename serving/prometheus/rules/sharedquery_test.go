@@ -113,7 +113,7 @@ func TestSharedQueryIsForMoreThanAFewObjects(t *testing.T) {
 					names = append(names, fmt.Sprint("pod-", r.first+pod))
 				}
 				now = now.Add(r.after)
-				if got := s.count(names, test.series, interval, now); got != r.shared {
+				if got := s.count(names, false, test.series, interval, now); got != r.shared {
 					t.Fatalf("request %d: it is shared: %t", i, got)
 				}
 			}
