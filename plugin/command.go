@@ -20,6 +20,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/metricsbackend/metrics-backend-operator/plugin/adapterconfig"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/adopt"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/explain"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
@@ -84,6 +85,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	addVerbosity(cmd)
 	cmd.AddCommand(
 		adapterconfig.NewCommand(streams),
+		adopt.NewCommand(flags, streams),
 		explain.NewCommand(flags, streams),
 		status.NewCommand(flags, streams),
 		top.NewCommand(flags, streams),

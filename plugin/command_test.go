@@ -42,7 +42,7 @@ func kubeconfig(t *testing.T, server string) string {
 }
 
 func TestHelp(t *testing.T) {
-	for _, command := range []string{"", "explain-metric", "import", "import adapter-config", "status", "top", "verify", "wait"} {
+	for _, command := range []string{"", "adopt", "explain-metric", "import", "import adapter-config", "status", "top", "verify", "wait"} {
 		t.Run("kubectl metrics "+command, func(t *testing.T) {
 			code, out, errs := runPlugin(t, os.DevNull, strings.Fields(command+" --help")...)
 			if code != output.OK || errs != "" {
@@ -95,13 +95,16 @@ func TestCommandLine(t *testing.T) {
 			kubeconfig: rollback, args: []string{"verify", "--expect=v1beta1", "--context=c", "-o=junit"}, code: output.NotMet,
 			out: "waits for&#xA;next: kubectl metrics status cluster --context=c</failure>",
 		},
-		"wait once":              {kubeconfig: rollback, args: []string{"wait", "--for=versions=none", "--timeout=0s"}, code: output.NotMet, errs: "error: metrics.k8s.io with no version not reached within 0s\n"},
-		"top of what is neither": {kubeconfig: healthy, args: []string{"top", "deployments"}, code: output.NotRun, errs: "error: \"deployments\": there are metrics of nodes and of pods only\n"},
-		"top nodes":              {kubeconfig: healthy, args: []string{"top", "nodes", "--no-headers"}, out: "node-a "},
-		"negative timeout":       {kubeconfig: healthy, args: []string{"wait", "--timeout=-1s"}, code: output.NotRun, errs: "error: --timeout must not be negative\n"},
-		"unknown flag":           {kubeconfig: healthy, args: []string{"verify", "--expekt", "v1"}, code: output.NotRun, errs: "error: unknown flag: --expekt\n"},
-		"unknown command":        {kubeconfig: healthy, args: []string{"tip"}, code: output.NotRun, errs: `error: unknown command "tip" for "kubectl metrics"`},
-		"no kubeconfig":          {kubeconfig: "/does/not/exist", args: []string{"verify"}, code: output.NotRun, errs: "error: "},
+		"wait once":                {kubeconfig: rollback, args: []string{"wait", "--for=versions=none", "--timeout=0s"}, code: output.NotMet, errs: "error: metrics.k8s.io with no version not reached within 0s\n"},
+		"top of what is neither":   {kubeconfig: healthy, args: []string{"top", "deployments"}, code: output.NotRun, errs: "error: \"deployments\": there are metrics of nodes and of pods only\n"},
+		"top nodes":                {kubeconfig: healthy, args: []string{"top", "nodes", "--no-headers"}, out: "node-a "},
+		"adopt what nobody serves": {kubeconfig: healthy, args: []string{"adopt", "custom"}, code: output.NotMet, errs: "error: nobody serves custom.metrics.k8s.io: "},
+		"adopt without a group":    {kubeconfig: healthy, args: []string{"adopt", "--yes"}, code: output.NotRun, errs: "error: accepts 1 arg(s), received 0\n"},
+		"adopt CPU and memory":     {kubeconfig: healthy, args: []string{"adopt", "resource"}, code: output.NotRun, errs: "error: invalid argument \"resource\" for \"kubectl metrics adopt\"\n"},
+		"negative timeout":         {kubeconfig: healthy, args: []string{"wait", "--timeout=-1s"}, code: output.NotRun, errs: "error: --timeout must not be negative\n"},
+		"unknown flag":             {kubeconfig: healthy, args: []string{"verify", "--expekt", "v1"}, code: output.NotRun, errs: "error: unknown flag: --expekt\n"},
+		"unknown command":          {kubeconfig: healthy, args: []string{"tip"}, code: output.NotRun, errs: `error: unknown command "tip" for "kubectl metrics"`},
+		"no kubeconfig":            {kubeconfig: "/does/not/exist", args: []string{"verify"}, code: output.NotRun, errs: "error: "},
 		"kube-apiserver is down": {
 			kubeconfig: kubeconfig(t, "http://127.0.0.1:1"), args: []string{"verify"}, code: output.NotRun,
 			errs: "error: list MetricsBackends: ",

@@ -22,12 +22,15 @@ const (
 // +kubebuilder:object:generate=false
 type MetricExplanation struct {
 	metav1.TypeMeta `json:",inline"`
-	// Origin is what defines the metric: the path of a rule in the MetricsBackend, or
-	// an object as KIND NAMESPACE/NAME.
+	// Origin is what defines the metric: the path of a rule or of a route in the
+	// MetricsBackend, or an object as KIND NAMESPACE/NAME.
 	Origin string `json:"origin"`
+	// Remarks name what defines the metric, too, but does not count.
+	Remarks []string `json:"remarks,omitempty"`
 	// Source is a name in spec.sources.
 	Source string `json:"source"`
-	// Query is the query as the rule or object makes it. For the times of samples more is sent.
+	// Query is the query as the rule or object makes it, or the path below the version of the
+	// API that another implementation is asked for. For the times of samples more is sent.
 	Query string `json:"query"`
 	// Interval is the time between two evaluations, and so the maximum age of values.
 	Interval metav1.Duration `json:"interval"`

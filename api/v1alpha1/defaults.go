@@ -138,6 +138,9 @@ const (
 )
 
 func setSourceDefaults(source *SourceSpec) {
+	if m := source.MetricsAPI; m != nil {
+		setDefault(&m.Service.Port, DefaultExistingPort)
+	}
 	p := source.Prometheus
 	if p == nil {
 		return

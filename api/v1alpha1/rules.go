@@ -71,6 +71,17 @@ type CustomMetricsSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	Rules []MetricRule `json:"rules,omitempty"`
+
+	// Which implementation answers a request, in order: the first route that matches. The
+	// rules and declared metrics of this backend (own) are a route, too, and the first one
+	// unless another place in the list has it. A request that no route matches gets the
+	// answer of this backend. An invalid route matches nothing, one with own all that own
+	// defines; it is reported in status.rules, as is one that is never reached. At most 100.
+	// Default: none.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	Routes []MetricRoute `json:"routes,omitempty"`
 }
 
 // ExternalMetricsSpec says how external.metrics.k8s.io is served.
@@ -116,6 +127,17 @@ type ExternalMetricsSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	Rules []MetricRule `json:"rules,omitempty"`
+
+	// Which implementation answers a request, in order: the first route that matches. The
+	// rules and declared metrics of this backend (own) are a route, too, and the first one
+	// unless another place in the list has it. A request that no route matches gets the
+	// answer of this backend. An invalid route matches nothing, one with own all that own
+	// defines; it is reported in status.rules, as is one that is never reached. At most 100.
+	// Default: none.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	Routes []MetricRoute `json:"routes,omitempty"`
 }
 
 // MetricRule defines metrics from series. The first five fields have the same meaning

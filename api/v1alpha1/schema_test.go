@@ -68,6 +68,23 @@ func TestSchemaAndValidationRefuseTheSameNames(t *testing.T) {
 	}
 }
 
+// TestSchemaAndValidationLimitRoutes: the schema has the limits and groups that validation has.
+func TestSchemaAndValidationLimitRoutes(t *testing.T) {
+	spec := readSchema(t, "metricsbackends").Properties["spec"].Properties
+	for _, section := range []string{"customMetrics", "externalMetrics"} {
+		if got := spec[section].Properties["routes"].MaxItems; got == nil || *got != MaxRoutes {
+			t.Errorf("maxItems of %s.routes: %v, want %d", section, got, MaxRoutes)
+		}
+	}
+	var groups []MetricsAPIGroup
+	for _, value := range spec["sources"].Items.Schema.Properties["metricsAPI"].Properties["group"].Enum {
+		groups = append(groups, MetricsAPIGroup(strings.Trim(string(value.Raw), `"`)))
+	}
+	if diff := cmp.Diff([]MetricsAPIGroup{CustomMetricsGroup, ExternalMetricsGroup}, groups); diff != "" {
+		t.Errorf("groups of metricsAPI (-validation +schema):\n%s", diff)
+	}
+}
+
 func lowerCase(names []string) []string {
 	var lower []string
 	for _, name := range names {

@@ -10,7 +10,7 @@ import (
 // SourceSpec is a source of metrics other than kubelets. Running pods apply changes
 // without a restart.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.prometheus)",message="each of spec.sources needs one kind of source: set prometheus with its url"
+// +kubebuilder:validation:XValidation:rule="has(self.prometheus) != has(self.metricsAPI)",message="each of spec.sources needs one kind of source: set either prometheus with its url, or metricsAPI with the Service of another implementation"
 type SourceSpec struct {
 	// Name of the source in rules and metrics: lower case letters, digits and '-'.
 	// +required
@@ -27,9 +27,15 @@ type SourceSpec struct {
 	Optional bool `json:"optional,omitempty"`
 
 	// A server with the HTTP API of Prometheus, such as Prometheus, Thanos, Mimir or
-	// VictoriaMetrics. Required.
+	// VictoriaMetrics. Either prometheus or metricsAPI is required. Default: none.
 	// +optional
 	Prometheus *PrometheusSource `json:"prometheus,omitempty"`
+
+	// Another implementation of the custom or external metrics API, such as KEDA's adapter,
+	// Datadog's cluster agent or prometheus-adapter. Requests that a route leads to it are
+	// passed on. Either prometheus or metricsAPI is required. Default: none.
+	// +optional
+	MetricsAPI *MetricsAPISource `json:"metricsAPI,omitempty"`
 }
 
 // PartialResponsePolicy is what happens to a response that lacks data.

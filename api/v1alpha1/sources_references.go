@@ -3,7 +3,11 @@
 
 package v1alpha1
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
 
 // SourceSecrets returns the names of the Secrets that sources use, sorted, without
 // duplicates.
@@ -20,12 +24,14 @@ func SourceSecrets(sources []SourceSpec) []string {
 		}
 	}
 	for i := range sources {
+		if tls := sources[i].tls(); tls != nil {
+			addKey(tls.CA)
+			add(tls.ClientCertificate)
+		}
 		p := sources[i].Prometheus
 		if p == nil {
 			continue
 		}
-		addKey(p.TLS.CA)
-		add(p.TLS.ClientCertificate)
 		addKey(p.Authentication.BearerToken)
 		add(p.Authentication.Basic)
 		if p.Authentication.OAuth2 != nil {
@@ -47,23 +53,47 @@ func SourceConfigMaps(sources []SourceSpec, extra *ConfigMapKeyReference) []stri
 		names = append(names, extra.Name)
 	}
 	for i := range sources {
-		if p := sources[i].Prometheus; p != nil && p.TLS.CAConfigMap != nil && p.TLS.CAConfigMap.Name != "" {
-			names = append(names, p.TLS.CAConfigMap.Name)
+		if tls := sources[i].tls(); tls != nil && tls.CAConfigMap != nil && tls.CAConfigMap.Name != "" {
+			names = append(names, tls.CAConfigMap.Name)
 		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// SourceAudiences returns the audiences of the tokens of ServiceAccounts that sources use,
-// sorted, without duplicates.
-func SourceAudiences(sources []SourceSpec) []string {
-	var audiences []string
+// SourceToken is one of the tokens of ServiceAccounts that sources get.
+// +kubebuilder:object:generate=false
+type SourceToken struct {
+	// AccountSuffix follows the name of the Service of serving in that of the ServiceAccount.
+	AccountSuffix string
+	// Audience of the token; empty for kube-apiserver.
+	Audience string
+}
+
+// SourceTokens returns the tokens of ServiceAccounts that sources use, sorted, without duplicates.
+func SourceTokens(sources []SourceSpec) []SourceToken {
+	var tokens []SourceToken
 	for i := range sources {
 		if p := sources[i].Prometheus; p != nil && p.Authentication.ServiceAccountToken != nil {
-			audiences = append(audiences, p.Authentication.ServiceAccountToken.Audience)
+			tokens = append(tokens, SourceToken{SourceAccountSuffix, p.Authentication.ServiceAccountToken.Audience})
+		}
+		if sources[i].MetricsAPI != nil {
+			tokens = append(tokens, SourceToken{AccountSuffix: MetricsAPIAccountSuffix})
 		}
 	}
-	slices.Sort(audiences)
-	return slices.Compact(audiences)
+	slices.SortFunc(tokens, func(a, b SourceToken) int {
+		return cmp.Or(strings.Compare(a.AccountSuffix, b.AccountSuffix), strings.Compare(a.Audience, b.Audience))
+	})
+	return slices.Compact(tokens)
+}
+
+// tls returns how the server of a source is verified; nil for a source of no known kind.
+func (s *SourceSpec) tls() *SourceTLS {
+	switch {
+	case s.Prometheus != nil:
+		return &s.Prometheus.TLS
+	case s.MetricsAPI != nil:
+		return &s.MetricsAPI.TLS
+	}
+	return nil
 }

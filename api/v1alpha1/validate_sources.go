@@ -23,6 +23,8 @@ import (
 const (
 	// MaxSources is the maximum number of spec.sources.
 	MaxSources = 32
+	// MaxRoutes is the maximum number of routes in customMetrics, and in externalMetrics.
+	MaxRoutes = 100
 	// MaxRules is the maximum number of rules in customMetrics, and in externalMetrics.
 	MaxRules = 1000
 	// MinMaxResponseSize and MaxMaxResponseSize limit prometheus.maxResponseSize.
@@ -66,6 +68,7 @@ func validateCustomMetrics(path *field.Path, spec *MetricsBackendSpec) field.Err
 	errs := needsSource(path, spec)
 	errs = append(errs, oneOf(path.Child("versions"), cm.Versions, CustomMetricsV1beta2, CustomMetricsV1beta1)...)
 	errs = append(errs, unique(path.Child("versions"), cm.Versions)...)
+	errs = append(errs, atMost(path.Child("routes"), len(cm.Routes), MaxRoutes)...)
 	return append(errs, atMost(path.Child("rules"), len(cm.Rules), MaxRules)...)
 }
 
@@ -77,6 +80,7 @@ func validateExternalMetrics(path *field.Path, spec *MetricsBackendSpec) field.E
 	errs := needsSource(path, spec)
 	errs = append(errs, oneOf(path.Child("versions"), em.Versions, ExternalMetricsV1beta1)...)
 	errs = append(errs, unique(path.Child("versions"), em.Versions)...)
+	errs = append(errs, atMost(path.Child("routes"), len(em.Routes), MaxRoutes)...)
 	return append(errs, atMost(path.Child("rules"), len(em.Rules), MaxRules)...)
 }
 
@@ -105,13 +109,26 @@ func validateSources(path *field.Path, sources []SourceSpec) field.ErrorList {
 			errs = append(errs, field.Duplicate(path.Child("name"), source.Name))
 		}
 		names = append(names, source.Name)
-		if source.Prometheus == nil {
-			errs = append(errs, field.Required(path.Child("prometheus"), "each source needs one kind of source: set prometheus with its url"))
-			continue
+		switch {
+		case (source.Prometheus == nil) == (source.MetricsAPI == nil):
+			errs = append(errs, field.Required(path, "each source needs one kind of source: set either prometheus with its url, or metricsAPI with the Service of another implementation"))
+		case source.Prometheus != nil:
+			errs = append(errs, validatePrometheus(path.Child("prometheus"), source.Prometheus)...)
+		default:
+			errs = append(errs, validateMetricsAPI(path.Child("metricsAPI"), source.MetricsAPI)...)
 		}
-		errs = append(errs, validatePrometheus(path.Child("prometheus"), source.Prometheus)...)
 	}
 	return errs
+}
+
+func validateMetricsAPI(path *field.Path, m *MetricsAPISource) field.ErrorList {
+	errs := validateName(path.Child("service", "namespace"), m.Service.Namespace, validation.IsDNS1123Label)
+	errs = append(errs, validateName(path.Child("service", "name"), m.Service.Name, validation.IsDNS1123Label)...)
+	if port := *m.Service.Port; port < 1 || port > 65535 {
+		errs = append(errs, field.Invalid(path.Child("service", "port"), port, "must be between 1 and 65535"))
+	}
+	errs = append(errs, oneOf(path.Child("group"), []MetricsAPIGroup{m.Group}, CustomMetricsGroup, ExternalMetricsGroup)...)
+	return append(errs, validateSourceTLS(path.Child("tls"), &m.TLS)...)
 }
 
 func validatePrometheus(path *field.Path, p *PrometheusSource) field.ErrorList {

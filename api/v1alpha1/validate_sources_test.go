@@ -47,13 +47,40 @@ func TestValidateSources(t *testing.T) {
 		}},
 		"names": {change: func(spec *MetricsBackendSpec, _ *PrometheusSource) {
 			spec.Sources = append(spec.Sources, SourceSpec{Name: "main"}, SourceSpec{Name: "A b"})
-		}, want: []string{"sources[1].name", "sources[1].prometheus", "sources[2].name", "sources[2].prometheus"}},
+		}, want: []string{"sources[1].name", "sources[1]", "sources[2].name", "sources[2]"}},
 		"too many": {change: func(spec *MetricsBackendSpec, _ *PrometheusSource) {
 			for range MaxSources {
 				spec.Sources = append(spec.Sources, *spec.Sources[0].DeepCopy())
 				spec.Sources[len(spec.Sources)-1].Name = "x" + strings.Repeat("y", len(spec.Sources))
 			}
 		}, want: []string{"sources"}},
+
+		"another implementation": {change: func(spec *MetricsBackendSpec, _ *PrometheusSource) {
+			spec.Sources[0] = SourceSpec{Name: "keda", MetricsAPI: &MetricsAPISource{
+				Service: ExistingService{Namespace: "keda", Name: "keda-operator-metrics-apiserver", Port: new(int32(443))},
+				Group:   ExternalMetricsGroup, TLS: SourceTLS{CA: secretKeyNamed("kedaorg-certs", "ca.crt")},
+			}}
+		}},
+		"another implementation that is wrong in every way": {change: func(spec *MetricsBackendSpec, _ *PrometheusSource) {
+			spec.Sources[0] = SourceSpec{Name: "keda", MetricsAPI: &MetricsAPISource{
+				Service: ExistingService{Namespace: "../x", Name: "a.b", Port: new(int32(65536))},
+				Group:   "metrics.k8s.io", TLS: SourceTLS{CA: secretKeyNamed("ca", "a b"), InsecureSkipVerify: true},
+			}}
+		}, want: []string{
+			"sources[0].metricsAPI.service.namespace", "sources[0].metricsAPI.service.name", "sources[0].metricsAPI.service.port",
+			"sources[0].metricsAPI.group", "sources[0].metricsAPI.tls.ca.key", "sources[0].metricsAPI.tls.ca",
+		}},
+		"both kinds": {change: func(spec *MetricsBackendSpec, _ *PrometheusSource) {
+			spec.Sources[0].MetricsAPI = &MetricsAPISource{}
+		}, want: []string{"sources[0]"}, messages: []string{"set either prometheus with its url, or metricsAPI"}},
+		"routes are not looked into": {change: func(spec *MetricsBackendSpec, _ *PrometheusSource) {
+			spec.CustomMetrics.Routes = []MetricRoute{{}, {Source: "nobody", Own: &OwnMetrics{}}, {Match: RouteMatch{Metrics: []string{"a"}, MetricRegexp: "("}}}
+		}},
+		"too many routes": {change: func(spec *MetricsBackendSpec, _ *PrometheusSource) {
+			spec.CustomMetrics.Routes = make([]MetricRoute, MaxRoutes+1)
+			spec.ExternalMetrics = &ExternalMetricsSpec{Routes: make([]MetricRoute, MaxRoutes+1)}
+			SetDefaults(spec)
+		}, want: []string{"customMetrics.routes", "externalMetrics.routes"}},
 
 		"a user in the URL": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) { p.URL = "https://u:" + secret + "@host" }, want: []string{"sources[0].prometheus.url"}},
 		"no URL":            {change: func(_ *MetricsBackendSpec, p *PrometheusSource) { p.URL = "" }, want: []string{"sources[0].prometheus.url"}},
@@ -190,10 +217,11 @@ func TestSourceConfigMaps(t *testing.T) {
 	bundle := func(name string) *PrometheusSource {
 		return &PrometheusSource{TLS: SourceTLS{CAConfigMap: &ConfigMapKeyReference{Name: name, Key: "ca.crt"}}}
 	}
-	sources := []SourceSpec{{Name: "none"}, {Name: "b", Prometheus: bundle("b")}, {Name: "a", Prometheus: bundle("a")}, {Name: "again", Prometheus: bundle("b")}, {Name: "Secret", Prometheus: &PrometheusSource{TLS: SourceTLS{CA: secretKeyNamed("c", "ca.crt")}}}}
+	adapter := SourceSpec{Name: "adapter", MetricsAPI: &MetricsAPISource{TLS: bundle("api").TLS}}
+	sources := []SourceSpec{{Name: "none"}, adapter, {Name: "b", Prometheus: bundle("b")}, {Name: "a", Prometheus: bundle("a")}, {Name: "again", Prometheus: bundle("b")}, {Name: "Secret", Prometheus: &PrometheusSource{TLS: SourceTLS{CA: secretKeyNamed("c", "ca.crt")}}}}
 	extra := &ConfigMapKeyReference{Name: "extra", Key: "ca.crt"}
 	got := [][]string{SourceConfigMaps(sources, nil), SourceConfigMaps(sources, extra), SourceConfigMaps(nil, extra)}
-	if diff := cmp.Diff([][]string{{"a", "b"}, {"a", "b", "extra"}, nil}, got); diff != "" {
+	if diff := cmp.Diff([][]string{{"a", "api", "b"}, {"a", "api", "b", "extra"}, nil}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -207,8 +235,9 @@ func TestSourceSecrets(t *testing.T) {
 			Headers:        []SourceHeader{{Name: "A", Value: "b"}, {Name: "B", ValueFrom: secretKeyNamed("z", "header")}},
 		}},
 		{Name: "token", Prometheus: &PrometheusSource{Authentication: SourceAuthentication{BearerToken: secretKeyNamed("a", "token")}}},
+		{Name: "keda", MetricsAPI: &MetricsAPISource{TLS: SourceTLS{CA: secretKeyNamed("kedaorg-certs", "ca.crt"), ClientCertificate: &SecretReference{Name: "client"}}}},
 	}
-	if diff := cmp.Diff([]string{"a", "basic", "client", "z"}, SourceSecrets(sources)); diff != "" {
+	if diff := cmp.Diff([]string{"a", "basic", "client", "kedaorg-certs", "z"}, SourceSecrets(sources)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if got := SourceSecrets(sources[:1]); len(got) > 0 {

@@ -27,6 +27,8 @@ type environment struct {
 	apiserver  int
 	target     *httptest.Server
 	prometheus *cluster.Prometheus
+	// behind is what a routed contestant stands in front of; nil if none runs.
+	behind *cluster.Server
 }
 
 func startEnvironment(ctx context.Context, f *flags, folder string, say progress.Say) (e *environment, err error) {

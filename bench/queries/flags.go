@@ -42,7 +42,7 @@ func parse(arguments []string) (*flags, error) {
 	fs.StringVar(&f.scale, "scale", "full", "Defaults of the other flags: full, or small, which measures 1,000 autoscalers only, in about three minutes.")
 	fs.StringVar(&f.serving, "serving", "../bin/serving", "Binary of the serving component.")
 	fs.StringVar(&f.adapter, "prometheus-adapter", "", "Binary of prometheus-adapter.")
-	fs.StringSliceVar(&f.contestants, "contestants", []string{adapterDefaults, adapterRaised, servingName}, "What is measured: adapter, prometheus-adapter with the flags of its release; adapter-raised, with a raised limit of its requests to kube-apiserver; serving.")
+	fs.StringSliceVar(&f.contestants, "contestants", []string{adapterDefaults, adapterRaised, servingName}, "What is measured: adapter, prometheus-adapter with the flags of its release; adapter-raised, with a raised limit of its requests to kube-apiserver; serving; routed, serving in front of adapter-raised, to which its routes lead.")
 	fs.IntSliceVar(&f.autoscalers, "autoscalers", []int{10, 100, 1000}, "Numbers of autoscalers, each of which requests one metric with one selector.")
 	fs.IntVar(&f.metrics, "metrics", 10, "Custom metrics, and external metrics.")
 	fs.IntVar(&f.selected, "selections", 100, "Applications, whose pods a label selects, and queues of each external metric.")
@@ -93,14 +93,15 @@ func (f *flags) validate() error {
 // selectedContestants returns those of --contestants, in the order of their columns.
 func (f *flags) selectedContestants() ([]contestant, error) {
 	var all []contestant
-	for _, one := range contestants {
+	known := append(slices.Clone(contestants), routed)
+	for _, one := range known {
 		if slices.Contains(f.contestants, one.name) {
 			all = append(all, one)
 		}
 	}
 	for _, name := range f.contestants {
-		if !slices.ContainsFunc(contestants, func(c contestant) bool { return c.name == name }) {
-			return nil, fmt.Errorf("--contestants %q: must be %s, %s or %s", name, adapterDefaults, adapterRaised, servingName)
+		if !slices.ContainsFunc(known, func(c contestant) bool { return c.name == name }) {
+			return nil, fmt.Errorf("--contestants %q: must be %s, %s, %s or %s", name, adapterDefaults, adapterRaised, servingName, routedName)
 		}
 	}
 	if len(all) == 0 {

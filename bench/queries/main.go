@@ -68,7 +68,7 @@ func compareAll(ctx context.Context, e *environment, f *flags, field []contestan
 		if err != nil {
 			return fmt.Errorf("%s: %w", one.name, err)
 		}
-		if err := errors.Join(values.compare(ctx, f, server), server.Stop()); err != nil {
+		if err := errors.Join(values.compare(ctx, f, server), server.Stop(), e.stopBehind()); err != nil {
 			return fmt.Errorf("compare the values of %s: %w", one.name, err)
 		}
 	}
@@ -101,7 +101,7 @@ func measure(ctx context.Context, e *environment, f *flags, k kind, autoscalers 
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, server.Stop()) }()
+	defer func() { err = errors.Join(err, server.Stop(), e.stopBehind()) }()
 	l := &load{server: server, kind: k, autoscalers: autoscalers}
 	if v, err = l.measure(ctx, e, f); err != nil {
 		return nil, err

@@ -40,6 +40,22 @@ spec:
     rules: [` + externalRule + `]
 `
 
+// routedManifest leads all requests to another implementation, given the namespace, name and port of its Service.
+const routedManifest = `apiVersion: metricsbackend.io/v1alpha1
+kind: MetricsBackend
+metadata: {name: cluster}
+spec:
+  sources:
+  - name: custom
+    metricsAPI: {service: {namespace: %[1]s, name: %[2]s, port: %[3]s}, group: custom.metrics.k8s.io, tls: {insecureSkipVerify: true}}
+  - name: external
+    metricsAPI: {service: {namespace: %[1]s, name: %[2]s, port: %[3]s}, group: external.metrics.k8s.io, tls: {insecureSkipVerify: true}}
+  customMetrics:
+    routes: [{source: custom}]
+  externalMetrics:
+    routes: [{source: external}]
+`
+
 // kind is a metrics API.
 type kind struct {
 	name string

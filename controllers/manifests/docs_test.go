@@ -66,9 +66,10 @@ func TestPermissionsDocumented(t *testing.T) {
 	allGroups := serving()
 	allGroups.CustomMetrics, allGroups.ExternalMetrics = true, true
 	for account, roles := range map[string][]any{
-		"metrics-serving-NAME":        {ClusterRole(serving()), Role(withSources(serving()))},
-		"metrics-serving-NAME-scrape": {ScrapeClusterRole(serving())},
-		"metrics-serving-NAME-prober": {ProberClusterRole(allGroups)},
+		"metrics-serving-NAME":            {ClusterRole(withSources(serving())), Role(withSources(serving()))},
+		"metrics-serving-NAME-scrape":     {ScrapeClusterRole(serving())},
+		"metrics-serving-NAME-metricsapi": {MetricsAPIClusterRole(serving())},
+		"metrics-serving-NAME-prober":     {ProberClusterRole(allGroups)},
 	} {
 		for _, role := range roles {
 			grant(account, typed[rbacv1.ClusterRole](t, role).Rules)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -51,7 +52,7 @@ func typed[T any](t *testing.T, object any) *T {
 	return into
 }
 
-// withSources is for a spec with custom metrics from two sources.
+// withSources is for a spec with custom metrics from several sources.
 func withSources(s Serving) Serving {
 	secret := func(name, key string) *v1alpha1.SecretKeyReference {
 		return &v1alpha1.SecretKeyReference{SecretReference: v1alpha1.SecretReference{Name: name}, Key: key}
@@ -73,6 +74,16 @@ func withSources(s Serving) Serving {
 		{Name: "amp", Prometheus: &v1alpha1.PrometheusSource{
 			URL:            "https://amp.example.com",
 			Authentication: v1alpha1.SourceAuthentication{OAuth2: &v1alpha1.SourceOAuth2{TokenURL: "https://login.example.com:8443/token", Client: v1alpha1.SecretReference{Name: "client"}}},
+		}},
+		{Name: "keda", MetricsAPI: &v1alpha1.MetricsAPISource{
+			Service: v1alpha1.ExistingService{Namespace: "keda", Name: "keda-operator-metrics-apiserver"},
+			Group:   v1alpha1.ExternalMetricsGroup, TLS: v1alpha1.SourceTLS{CA: secret("kedaorg-certs", "ca.crt")},
+		}},
+		{Name: "adapter", MetricsAPI: &v1alpha1.MetricsAPISource{
+			Service: v1alpha1.ExistingService{Namespace: "monitoring", Name: "adapter", Port: ptr.To[int32](4443)}, Group: v1alpha1.CustomMetricsGroup,
+		}},
+		{Name: "adapter-external", MetricsAPI: &v1alpha1.MetricsAPISource{
+			Service: v1alpha1.ExistingService{Namespace: "other", Name: "adapter", Port: ptr.To[int32](4443)}, Group: v1alpha1.ExternalMetricsGroup,
 		}},
 		{Name: "none"},
 	}
@@ -145,7 +156,8 @@ func TestAll(t *testing.T) {
 		if *object.GetKind() == "Service" && len(validation.IsDNS1035Label(meta.Name)) > 0 {
 			t.Errorf("%s: %v", name, validation.IsDNS1035Label(meta.Name))
 		}
-		if *object.GetKind() == "ServiceAccount" && len(meta.Name) > 63 {
+		// No pod runs as that for other implementations.
+		if *object.GetKind() == "ServiceAccount" && len(meta.Name) > 63 && meta.Name != long.MetricsAPIName() {
 			t.Errorf("%s: longer than a label may be", name)
 		}
 	}
@@ -200,7 +212,7 @@ func TestBuildersArePure(t *testing.T) {
 	}
 }
 
-// The account of sources exists only while one uses its tokens.
+// The accounts of sources exist only while one uses their tokens.
 func TestTokenServiceAccounts(t *testing.T) {
 	after := serving()
 	after.RoleBefore = *typed[rbacv1.Role](t, Role(withSources(serving())))
@@ -208,9 +220,9 @@ func TestTokenServiceAccounts(t *testing.T) {
 		serving Serving
 		want    []string
 	}{
-		"served as before":          {after, []string{"ns/metrics-serving-b-scrape", "ns/metrics-serving-b-source"}},
+		"served as before":          {after, []string{"ns/metrics-serving-b-scrape", "ns/metrics-serving-b-source", "ns/metrics-serving-b-metricsapi"}},
 		"no source":                 {serving(), []string{"ns/metrics-serving-b-scrape"}},
-		"a source wants its tokens": {withSources(serving()), []string{"ns/metrics-serving-b-scrape", "ns/metrics-serving-b-source"}},
+		"sources want their tokens": {withSources(serving()), []string{"ns/metrics-serving-b-scrape", "ns/metrics-serving-b-source", "ns/metrics-serving-b-metricsapi"}},
 	} {
 		var got []string
 		for _, account := range TokenServiceAccounts(tc.serving) {
@@ -280,7 +292,7 @@ func TestNetworkPolicy(t *testing.T) {
 	s.Sources = append(s.Sources, s.Sources[0], v1alpha1.SourceSpec{Name: "plain", Prometheus: &v1alpha1.PrometheusSource{URL: "http://thanos"}},
 		v1alpha1.SourceSpec{Name: "wrong", Prometheus: &v1alpha1.PrometheusSource{URL: "http://a:b:c"}})
 	policy = typed[networkingv1.NetworkPolicy](t, NetworkPolicy(s))
-	if diff := cmp.Diff(slices.Concat(want[:4], []string{"TCP/80"}, want[4:8], []string{"TCP/9090"}, want[8:]), show(policy.Spec.Egress[0].Ports)); diff != "" {
+	if diff := cmp.Diff(slices.Concat(want[:4], []string{"TCP/80"}, []string{"TCP/443", "TCP/4443"}, want[5:8], []string{"TCP/9090"}, want[8:]), show(policy.Spec.Egress[0].Ports)); diff != "" {
 		t.Errorf("egress with sources (-want +got):\n%s", diff)
 	}
 	// Ports of before stay, once each, and not what somebody added.
@@ -296,7 +308,7 @@ func TestNetworkPolicy(t *testing.T) {
 		}, networkingv1.NetworkPolicyEgressRule{})
 		s.PolicyBefore, s.Sources, s.KubeletPort = *policy, nil, 10250
 		policy = typed[networkingv1.NetworkPolicy](t, NetworkPolicy(s))
-		after := slices.Concat(want[:4], []string{"TCP/80"}, want[4:8], []string{"TCP/9090"}, want[8:9], []string{"TCP/10250"}, want[9:])
+		after := slices.Concat(want[:4], []string{"TCP/80"}, []string{"TCP/443", "TCP/4443"}, want[5:8], []string{"TCP/9090"}, want[8:9], []string{"TCP/10250"}, want[9:])
 		if diff := cmp.Diff(after, show(policy.Spec.Egress[0].Ports)); diff != "" {
 			t.Errorf("egress with that of before (-want +got):\n%s", diff)
 		}
@@ -355,6 +367,7 @@ func TestRules(t *testing.T) {
 	for name, role := range map[string]any{
 		"serving": ClusterRole(serving()), "scrape": ScrapeClusterRole(serving()), "prober": ProberClusterRole(serving()), "reader": ReaderClusterRole(serving()), "namespaced": Role(serving()),
 		"namespaced, with sources": Role(withSources(serving())), "namespaced, as before": Role(after),
+		"metricsapi": MetricsAPIClusterRole(serving()),
 	} {
 		for _, rule := range typed[rbacv1.ClusterRole](t, role).Rules {
 			got = append(got, grant{name, strings.Join(rule.APIGroups, ","), strings.Join(rule.Resources, ","), strings.Join(rule.NonResourceURLs, ","), strings.Join(rule.ResourceNames, ","), strings.Join(rule.Verbs, ",")})
@@ -365,13 +378,14 @@ func TestRules(t *testing.T) {
 		{"namespaced", "discovery.k8s.io", "endpointslices", "", "", "get,list,watch"},
 		{"namespaced", "", "serviceaccounts/token", "", "metrics-serving-b-scrape", "create"},
 		{"namespaced, with sources", "discovery.k8s.io", "endpointslices", "", "", "get,list,watch"},
-		{"namespaced, with sources", "", "serviceaccounts/token", "", "metrics-serving-b-scrape,metrics-serving-b-source", "create"},
-		{"namespaced, with sources", "", "secrets", "", "client,mimir,mimir-ca,mimir-client", "list,watch"},
+		{"namespaced, with sources", "", "serviceaccounts/token", "", "metrics-serving-b-scrape,metrics-serving-b-source,metrics-serving-b-metricsapi", "create"},
+		{"namespaced, with sources", "", "secrets", "", "client,kedaorg-certs,mimir,mimir-ca,mimir-client", "list,watch"},
 		{"namespaced, with sources", "", "configmaps", "", "company-bundle,trust-bundle", "list,watch"},
 		{"namespaced, as before", "discovery.k8s.io", "endpointslices", "", "", "get,list,watch"},
-		{"namespaced, as before", "", "serviceaccounts/token", "", "metrics-serving-b-scrape,metrics-serving-b-source", "create"},
-		{"namespaced, as before", "", "secrets", "", "client,mimir,mimir-ca,mimir-client", "list,watch"},
+		{"namespaced, as before", "", "serviceaccounts/token", "", "metrics-serving-b-scrape,metrics-serving-b-source,metrics-serving-b-metricsapi", "create"},
+		{"namespaced, as before", "", "secrets", "", "client,kedaorg-certs,mimir,mimir-ca,mimir-client", "list,watch"},
 		{"namespaced, as before", "", "configmaps", "", "company-bundle,trust-bundle", "list,watch"},
+		{"metricsapi", "custom.metrics.k8s.io,external.metrics.k8s.io", "*", "", "", "get,list"},
 		{"prober", "", "", "/apis,/apis/*,/sources,/consumers,/declared", "", "get"},
 		{"prober", "metrics.k8s.io", "nodes,pods", "", "", "list"},
 		{"reader", "metrics.k8s.io", "pods,nodes", "", "", "get,list,watch"},
@@ -388,6 +402,65 @@ func TestRules(t *testing.T) {
 	for _, role := range []string{"view", "edit", "admin"} {
 		if ReaderClusterRole(serving()).Labels["rbac.authorization.k8s.io/aggregate-to-"+role] != "true" {
 			t.Errorf("readers are not aggregated into %s", role)
+		}
+	}
+}
+
+// Serving gets the Services of other implementations by name, and those of before while pods ask them.
+func TestServicesOfSources(t *testing.T) {
+	after := serving()
+	after.ClusterRoleBefore = *typed[rbacv1.ClusterRole](t, ClusterRole(withSources(serving())))
+	// What somebody added does not stay.
+	for _, r := range []*rbacv1ac.PolicyRuleApplyConfiguration{
+		rule([]string{""}, []string{"services"}, []string{"get"}),
+		rule([]string{""}, []string{"services"}, []string{"get", "list"}).WithResourceNames("added"),
+	} {
+		after.ClusterRoleBefore.Rules = append(after.ClusterRoleBefore.Rules, *typed[rbacv1.PolicyRule](t, r))
+	}
+	more := after
+	more.Sources = []v1alpha1.SourceSpec{{Name: "new", MetricsAPI: &v1alpha1.MetricsAPISource{Service: v1alpha1.ExistingService{Name: "datadog"}}}}
+	get := func(names ...string) []rbacv1.PolicyRule {
+		return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"get"}, ResourceNames: names}}
+	}
+	for name, tc := range map[string]struct {
+		serving Serving
+		want    []rbacv1.PolicyRule
+	}{
+		"without sources":                {serving: serving()},
+		"with sources":                   {withSources(serving()), get("adapter", "keda-operator-metrics-apiserver")},
+		"as before":                      {after, get("adapter", "keda-operator-metrics-apiserver")},
+		"as before, and a source is new": {more, get("adapter", "datadog", "keda-operator-metrics-apiserver")},
+	} {
+		got := slices.DeleteFunc(typed[rbacv1.ClusterRole](t, ClusterRole(tc.serving)).Rules, func(r rbacv1.PolicyRule) bool { return !slices.Contains(r.Resources, "services") })
+		if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// The ClusterRole and its binding for other implementations come and go with their account.
+func TestMetricsAPIAccess(t *testing.T) {
+	before, other := serving(), serving()
+	before.RoleBefore = *typed[rbacv1.Role](t, Role(withSources(serving())))
+	other.RoleBefore = *typed[rbacv1.Role](t, Role(serving()))
+	all := []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding"}
+	for name, tc := range map[string]struct {
+		serving Serving
+		want    []string
+	}{
+		"with sources":                 {withSources(serving()), all},
+		"as before":                    {before, all},
+		"without sources":              {serving: serving()},
+		"without sources, also before": {serving: other},
+	} {
+		var got []string
+		for _, object := range All(tc.serving) {
+			if *object.GetName() == "metrics-serving-b-metricsapi" {
+				got = append(got, *object.GetKind())
+			}
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }
@@ -427,6 +500,7 @@ func TestBindings(t *testing.T) {
 		{"", "ClusterRole metrics-serving-b-prober", "ServiceAccount ns/metrics-serving-b-prober"},
 		{"", "ClusterRole metrics-backend-serving-objects", "ServiceAccount ns/metrics-serving-b"},
 		{"", "ClusterRole metrics-serving-b-scrape", "ServiceAccount ns/metrics-serving-b-scrape"},
+		{"", "ClusterRole metrics-serving-b-metricsapi", "ServiceAccount ns/metrics-serving-b-metricsapi"},
 		{"ns", "Role metrics-serving-b", "ServiceAccount ns/metrics-serving-b"},
 		{"kube-system", "Role extension-apiserver-authentication-reader", "ServiceAccount ns/metrics-serving-b"},
 	}

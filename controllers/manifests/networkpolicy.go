@@ -58,8 +58,9 @@ func NetworkPolicy(s Serving) *networkingv1ac.NetworkPolicyApplyConfiguration {
 			WithEgress(networkingv1ac.NetworkPolicyEgressRule().WithPorts(egress...)))
 }
 
-// sourcePorts returns the ports of the URLs of sources and their authorization servers. Sources
-// behind a Service with another target port need a policy of the user's own.
+// sourcePorts returns the ports of the URLs of sources and their authorization servers, and of the
+// Services of other implementations. Sources behind a Service with another target port need a policy of
+// the user's own, except for 6443 and 8443, which implementations of metrics APIs mostly listen on.
 func (s Serving) sourcePorts() []int32 {
 	var ports []int32
 	for i := range s.Sources {
@@ -69,6 +70,9 @@ func (s Serving) sourcePorts() []int32 {
 					ports = append(ports, port)
 				}
 			}
+		}
+		if m := s.Sources[i].MetricsAPI; m != nil {
+			ports = append(ports, ptr.Deref(m.Service.Port, v1alpha1.DefaultExistingPort))
 		}
 	}
 	return ports

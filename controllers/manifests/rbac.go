@@ -27,8 +27,9 @@ func ProberServiceAccount(s Serving) *corev1ac.ServiceAccountApplyConfiguration 
 }
 
 // TokenServiceAccounts returns the accounts whose tokens serving pods request (Role), so that who
-// gets one has none of the permissions of serving: kubelets one with ScrapeClusterRole, sources that
-// want a token one with what an administrator grants.
+// gets one has none of the permissions of serving: kubelets one with ScrapeClusterRole, other
+// implementations of a metrics API one with MetricsAPIClusterRole, sources that want a token one with
+// what an administrator grants.
 func TokenServiceAccounts(s Serving) (accounts []Object) {
 	for _, name := range s.tokenAccounts() {
 		accounts = append(accounts, serviceAccount(s, name))
@@ -52,10 +53,19 @@ func serviceAccount(s Serving, name string) *corev1ac.ServiceAccountApplyConfigu
 // readVerbs are the verbs of an informer.
 var readVerbs = []string{"get", "list", "watch"}
 
+// ClusterRoles returns those of the accounts of serving, and of readers.
+func ClusterRoles(s Serving) []Object {
+	roles := []Object{ClusterRole(s), ScrapeClusterRole(s), ProberClusterRole(s), ReaderClusterRole(s)}
+	if s.sendsTokensOf(v1alpha1.MetricsAPIAccountSuffix) {
+		roles = append(roles, MetricsAPIClusterRole(s))
+	}
+	return roles
+}
+
 // ClusterRole returns the cluster-wide rights of serving pods. The operator can only grant
 // rights that it has itself (config/rbac).
 func ClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
-	return clusterRole(s, s.Name(),
+	role := clusterRole(s, s.Name(),
 		// The kubelets to scrape, and the labels of nodes and pods.
 		rule([]string{""}, []string{"nodes", "pods"}, readVerbs),
 		// The configuration, which is reloaded without a restart.
@@ -65,12 +75,29 @@ func ClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
 		// The first readiness check waits until the pod serves all registered versions.
 		rule([]string{"apiregistration.k8s.io"}, []string{"apiservices"}, []string{"list"}),
 	)
+	// Where other implementations listen, as the aggregator finds it out.
+	services := sets.New(namesBefore(s.ClusterRoleBefore.Rules, "services", "get")...)
+	for i := range s.Sources {
+		if m := s.Sources[i].MetricsAPI; m != nil {
+			services.Insert(m.Service.Name)
+		}
+	}
+	if len(services) > 0 {
+		role.WithRules(rule([]string{""}, []string{"services"}, []string{"get"}).WithResourceNames(sets.List(services)...))
+	}
+	return role
 }
 
 // ScrapeClusterRole returns the rights of scrapes. A kubelet authorizes /metrics/resource as
 // this subresource.
 func ScrapeClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
 	return clusterRole(s, s.ScrapeName(), rule([]string{""}, []string{"nodes/metrics"}, []string{"get"}))
+}
+
+// MetricsAPIClusterRole returns the rights of requests to other implementations of a metrics API, which
+// authorize them as kube-apiserver does.
+func MetricsAPIClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
+	return clusterRole(s, s.MetricsAPIName(), rule([]string{CustomMetricsGroup, ExternalMetricsGroup}, []string{"*"}, []string{"get", "list"}))
 }
 
 // ProberClusterRole returns the rights of the operator's probes of serving pods, which see their token.
@@ -134,6 +161,9 @@ func ClusterRoleBindings(s Serving) (bindings []Object) {
 	if s.Scrapes {
 		bind(s.ScrapeName(), s.ScrapeName(), s.ScrapeName())
 	}
+	if s.sendsTokensOf(v1alpha1.MetricsAPIAccountSuffix) {
+		bind(s.MetricsAPIName(), s.MetricsAPIName(), s.MetricsAPIName())
+	}
 	return bindings
 }
 
@@ -155,7 +185,7 @@ func Role(s Serving) *rbacv1ac.RoleApplyConfiguration {
 	}
 	watch := func(resource string, names []string) {
 		verbs := []string{"list", "watch"}
-		if all := sets.New(names...).Insert(s.namesBefore(resource, verbs...)...); len(all) > 0 {
+		if all := sets.New(names...).Insert(namesBefore(s.RoleBefore.Rules, resource, verbs...)...); len(all) > 0 {
 			rules = append(rules, rule([]string{""}, []string{resource}, verbs).WithResourceNames(sets.List(all)...))
 		}
 	}
@@ -164,10 +194,10 @@ func Role(s Serving) *rbacv1ac.RoleApplyConfiguration {
 	return rbacv1ac.Role(s.Name(), s.Namespace).WithLabels(s.Labels()).WithRules(rules...)
 }
 
-// namesBefore returns the resource names of RoleBefore's rule for the resource with exactly these verbs, as in Role. What
-// somebody added in another form is not kept.
-func (s Serving) namesBefore(resource string, verbs ...string) (names []string) {
-	for _, r := range s.RoleBefore.Rules {
+// namesBefore returns the resource names of the rule for the resource with exactly these verbs, as in Role and ClusterRole.
+// What somebody added in another form is not kept.
+func namesBefore(rules []rbacv1.PolicyRule, resource string, verbs ...string) (names []string) {
+	for _, r := range rules {
 		ours := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: verbs, ResourceNames: r.ResourceNames}
 		if equality.Semantic.DeepEqual(r, ours) {
 			names = append(names, r.ResourceNames...)

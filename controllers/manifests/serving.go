@@ -65,10 +65,11 @@ type Serving struct {
 	CustomMetrics, ExternalMetrics bool
 	// ObjectsRoleMissing says that the cluster has no ObjectsRole to bind.
 	ObjectsRoleMissing bool
-	// RoleBefore and PolicyBefore are the Role and NetworkPolicy in the cluster, whose resource names, accounts and
-	// TCP ports stay: pods serve a section that the spec no longer has.
-	RoleBefore   rbacv1.Role
-	PolicyBefore networkingv1.NetworkPolicy
+	// RoleBefore, ClusterRoleBefore and PolicyBefore are the Role, ClusterRole and NetworkPolicy in the cluster, whose
+	// resource names, accounts and TCP ports stay: pods serve a section that the spec no longer has.
+	RoleBefore        rbacv1.Role
+	ClusterRoleBefore rbacv1.ClusterRole
+	PolicyBefore      networkingv1.NetworkPolicy
 }
 
 // Name returns the name of the objects; further objects of a kind add a suffix.
@@ -81,13 +82,25 @@ func (s Serving) ProberName() string { return s.Name() + "-prober" }
 // and of its RBAC.
 func (s Serving) ScrapeName() string { return s.Name() + "-scrape" }
 
+// MetricsAPIName returns the name of the ServiceAccount whose token serving pods send to other
+// implementations of a metrics API, and of its RBAC.
+func (s Serving) MetricsAPIName() string { return s.Name() + v1alpha1.MetricsAPIAccountSuffix }
+
 // tokenAccounts returns the names of the ServiceAccounts whose tokens serving pods request.
 func (s Serving) tokenAccounts() []string {
-	source := s.Name() + v1alpha1.SourceAccountSuffix
-	if len(v1alpha1.SourceAudiences(s.Sources)) > 0 || slices.Contains(s.namesBefore("serviceaccounts/token", "create"), source) {
-		return []string{s.ScrapeName(), source}
+	accounts := []string{s.ScrapeName()}
+	for _, suffix := range []string{v1alpha1.SourceAccountSuffix, v1alpha1.MetricsAPIAccountSuffix} {
+		if s.sendsTokensOf(suffix) {
+			accounts = append(accounts, s.Name()+suffix)
+		}
 	}
-	return []string{s.ScrapeName()}
+	return accounts
+}
+
+// sendsTokensOf reports whether a source gets tokens of the account with a suffix, or did by RoleBefore.
+func (s Serving) sendsTokensOf(suffix string) bool {
+	return slices.ContainsFunc(v1alpha1.SourceTokens(s.Sources), func(t v1alpha1.SourceToken) bool { return t.AccountSuffix == suffix }) ||
+		slices.Contains(namesBefore(s.RoleBefore.Rules, "serviceaccounts/token", "create"), s.Name()+suffix)
 }
 
 // GuestName returns the name of the ServiceAccount that probes spec.existing.
@@ -165,7 +178,7 @@ type Object interface {
 func All(s Serving) []Object {
 	objects := slices.Concat(
 		[]Object{ServiceAccount(s), ProberServiceAccount(s)}, TokenServiceAccounts(s),
-		[]Object{ClusterRole(s), ScrapeClusterRole(s), ProberClusterRole(s), ReaderClusterRole(s)}, ClusterRoleBindings(s),
+		ClusterRoles(s), ClusterRoleBindings(s),
 		[]Object{AuthReaderBinding(s), Role(s), RoleBinding(s), Service(s)},
 	)
 	if policy := NetworkPolicy(s); policy != nil {

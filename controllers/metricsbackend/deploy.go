@@ -48,12 +48,16 @@ func (r *Reconciler) deploy(ctx context.Context, s *reconcileState) error {
 	for name := range s.versions.kept {
 		if gv, _ := manifests.VersionOf(name); slices.Contains(s.backend.RetainedGroups(), gv.Group) {
 			// Pods serve the group by the section before.
-			before = []client.Object{&s.serving.RoleBefore, &s.serving.PolicyBefore}
+			before = []client.Object{&s.serving.RoleBefore, &s.serving.ClusterRoleBefore, &s.serving.PolicyBefore}
 			s.serving.CustomMetrics = s.serving.CustomMetrics || gv.Group == manifests.CustomMetricsGroup
 		}
 	}
 	for _, object := range before {
-		if err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: s.serving.Namespace, Name: s.serving.Name()}, object); client.IgnoreNotFound(err) != nil {
+		key := client.ObjectKey{Namespace: s.serving.Namespace, Name: s.serving.Name()}
+		if object == &s.serving.ClusterRoleBefore {
+			key.Namespace = "" // it has none
+		}
+		if err := r.APIReader.Get(ctx, key, object); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("read what serving pods may do: %w", err)
 		}
 	}

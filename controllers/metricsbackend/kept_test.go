@@ -27,13 +27,14 @@ func (fc *fakeCluster) access() map[string]bool {
 	fc.t.Helper()
 	var role rbacv1.Role
 	var policy networkingv1.NetworkPolicy
-	var prober rbacv1.ClusterRole
+	var prober, serving rbacv1.ClusterRole
 	key := client.ObjectKey{Namespace: systemNamespace, Name: "metrics-serving-" + backendName}
 	fc.get(key, &role)
 	fc.get(key, &policy)
 	fc.get(client.ObjectKey{Name: key.Name + "-prober"}, &prober)
 	access := map[string]bool{"objects": fc.raw.Get(context.Background(), client.ObjectKey{Name: key.Name + "-objects"}, &rbacv1.ClusterRoleBinding{}) == nil}
-	for _, rule := range role.Rules {
+	fc.get(client.ObjectKey{Name: key.Name}, &serving)
+	for _, rule := range slices.Concat(role.Rules, serving.Rules) {
 		for _, name := range rule.ResourceNames {
 			access[name] = true
 		}
@@ -45,7 +46,7 @@ func (fc *fakeCluster) access() map[string]bool {
 		access["port "+port.Port.String()] = true
 	}
 	for name := range access {
-		if !slices.Contains([]string{"objects", "token", "token-2", "prober custom", "port 9090", "port 9999"}, name) {
+		if !slices.Contains([]string{"objects", "token", "token-2", "prober custom", "port 9090", "port 9999", "keda", key.Name + "-metricsapi"}, name) {
 			delete(access, name)
 		}
 	}
@@ -61,7 +62,9 @@ func TestKeptGroupIsServed(t *testing.T) {
 	}
 	fc := newFakeCluster(t, newBackend(withAllGroups, func(spec *v1alpha1.MetricsBackendSpec) {
 		spec.Serving.NetworkPolicy = v1alpha1.NetworkPolicyRestricted
-		spec.Sources = []v1alpha1.SourceSpec{source("main", "https://prometheus.monitoring.svc:9090", "token")}
+		spec.Sources = []v1alpha1.SourceSpec{source("main", "https://prometheus.monitoring.svc:9090", "token"), {
+			Name: "keda", MetricsAPI: &v1alpha1.MetricsAPISource{Service: v1alpha1.ExistingService{Namespace: "keda", Name: "keda"}, Group: v1alpha1.CustomMetricsGroup},
+		}}
 	}))
 	r := fc.reconciler(interceptor.Funcs{Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 		desired, ok := o.(*networkingv1ac.NetworkPolicyApplyConfiguration)
@@ -85,7 +88,7 @@ func TestKeptGroupIsServed(t *testing.T) {
 	})
 	fc.reconcileUntil(r, fc.isKept)
 	fc.reconcileRounds(r, 5)
-	all := map[string]bool{"objects": true, "token": true, "token-2": true, "prober custom": true, "port 9090": true, "port 9999": true}
+	all := map[string]bool{"objects": true, "token": true, "token-2": true, "prober custom": true, "port 9090": true, "port 9999": true, "keda": true, "metrics-serving-cluster-metricsapi": true}
 	if diff := cmp.Diff(all, fc.access()); diff != "" {
 		t.Errorf("while it is kept (-want +got):\n%s", diff)
 	}

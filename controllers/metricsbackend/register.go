@@ -20,6 +20,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
+	"github.com/metricsbackend/metrics-backend-operator/internal/apiservices"
 )
 
 // register creates the APIServices of desired versions once a ready pod serves them and
@@ -93,7 +94,7 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 	switch {
 	case d.Waits == "":
 		if v.IsRecorded() {
-			if who := lifecycle.ManagedBy(v.Live).Who; who != "" {
+			if who := apiservices.ManagedBy(v.Live).Who; who != "" {
 				name += " (still applied by " + who + ", see status.apiServices)"
 			}
 		}

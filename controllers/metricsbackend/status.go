@@ -21,7 +21,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/installation"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/lifecycle"
+	"github.com/metricsbackend/metrics-backend-operator/internal/apiservices"
 )
 
 const (
@@ -166,9 +166,9 @@ func (s *reconcileState) describeAPIService(service *v1alpha1.APIServiceStatus) 
 			differences = []string{"cannot be compared: " + found.why}
 		}
 		service.Differences = differences[:min(len(differences), maxDifferences)]
-		service.AppliedBy = lifecycle.ManagedBy(theirs).Who
+		service.AppliedBy = apiservices.ManagedBy(theirs).Who
 	case service.PreviousOwner != "" && live != nil:
-		service.AppliedBy = lifecycle.ManagedBy(live).Who
+		service.AppliedBy = apiservices.ManagedBy(live).Who
 	}
 }
 

@@ -23,6 +23,9 @@ func (e *Explained) tree(now time.Time) *output.Node {
 	root := output.New(output.Cell{Text: e.title, Tone: output.Strong})
 	row := func(what, text string) { root.Add(output.Text(what), output.Text(text)) }
 	row("defined by", e.Origin)
+	for _, remark := range e.Remarks {
+		row("remark", remark)
+	}
 	row("source", fmt.Sprintf("%s, asked each %s", e.Source, e.Interval.Duration))
 	row("query", e.Query)
 	switch {

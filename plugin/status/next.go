@@ -135,7 +135,7 @@ func nextOfSource(b *Backend, reason string) string {
 	switch reason {
 	case "Credentials", "Unauthorized", "CertificateUntrusted":
 		return "kubectl get secrets -n " + b.Namespace
-	case "InvalidSpec":
+	case "InvalidSpec", "ServiceMissing", "Loop":
 		return "kubectl edit metricsbackend " + b.Name
 	case v1alpha1.ReasonNotYetReported:
 		return ""

@@ -108,3 +108,19 @@ func TestNextCommands(t *testing.T) {
 		})
 	}
 }
+
+func TestNextOfSource(t *testing.T) {
+	const edit, log = "kubectl edit metricsbackend cluster", "kubectl logs -n metrics -l metricsbackend.io/backend=cluster --tail=50"
+	b := &Backend{Name: "cluster", Namespace: "metrics"}
+	got := map[string]string{}
+	want := map[string]string{
+		"Credentials": "kubectl get secrets -n metrics", "InvalidSpec": edit, "ServiceMissing": edit, "Loop": edit, "Timeout": log, "ServerError": log,
+		v1alpha1.ReasonNotYetReported: "",
+	}
+	for reason := range want {
+		got[reason] = nextOfSource(b, reason)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

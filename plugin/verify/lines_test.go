@@ -243,6 +243,10 @@ func TestLines(t *testing.T) {
 				w.Others[version] = names
 			}
 		}},
+		"other metrics are not listed": {change: func(w *plugincluster.World) {
+			w.ServeOthers()
+			w.Others["external.metrics.k8s.io/v1beta1"] = []string{"externalmetrics", "lag", "LAG"}
+		}},
 		"other APIs are not registered": {change: func(w *plugincluster.World) {
 			w.ServeOthers()
 			w.APIServices = w.APIServices[:4]

@@ -71,7 +71,12 @@ func (snap *snapshot) checkOtherAPI(ctx context.Context, group, version string, 
 		return snap.requestFailed(subject, err, remedy).withCommand(command)
 	}
 	names = slices.DeleteFunc(names, func(name string) bool { return name == v1alpha1.NoMetrics || name == "namespaces/"+v1alpha1.NoMetrics })
+	listed := len(names)
+	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(unlistedMetrics, name) })
 	message := fmt.Sprintf("Available%s; metrics in discovery: %d", owner(r), len(names))
+	if len(names) < listed {
+		message += ", and those of an implementation that lists none"
+	}
 	var pairs []string
 	for i, name := range names {
 		other := slices.IndexFunc(names[:i], func(other string) bool { return group == external_metrics.GroupName && strings.EqualFold(other, name) })
@@ -85,3 +90,7 @@ func (snap *snapshot) checkOtherAPI(ctx context.Context, group, version string, 
 	return warn(subject, fmt.Sprintf("%s; they differ in case alone: %s", message, firstNames(pairs)),
 		"autoscalers ask for external metrics in lower case: where one namespace has both, give one another name (docs/external-metrics-api.md#capital-letters)")
 }
+
+// unlistedMetrics are the names in discovery that stand for all metrics of an implementation, such as KEDA's adapter and
+// Datadog's cluster agent.
+var unlistedMetrics = []string{"custommetrics", "externalmetrics"}

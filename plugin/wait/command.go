@@ -23,6 +23,7 @@ const long = `Waits, and prints what is missing whenever that changes.
 
   ready                     the MetricsBackend is Ready, for its newest spec
   condition=NAME[=STATUS]   it has that condition, for its newest spec; True by default
+  source=NAME               that source is healthy, and its pods use the newest spec
   versions=VERSION,VERSION  exactly these versions of metrics.k8s.io are registered,
                             available and in discovery; versions=none: no version is,
                             as after an uninstall. Those of another group are written
@@ -74,10 +75,19 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 			return w.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&text, "for", text, "What to wait for: ready, condition=NAME[=STATUS] or versions=VERSION,VERSION.")
+	cmd.Flags().StringVar(&text, "for", text, "What to wait for: ready, condition=NAME[=STATUS], source=NAME or versions=VERSION,VERSION.")
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "How long to wait; 0 looks once.")
 	output.Complete(cmd, "for", "ready", "condition=Available", "condition=CertificatesValid", "versions=v1,v1beta1", "versions=v1beta1", "versions=none")
 	return cmd
+}
+
+// Until waits as the command does, for what text says in --for, of the named backend.
+func Until(ctx context.Context, cluster *connection.Cluster, streams genericiooptions.IOStreams, clock clock.Clock, backend, text string, timeout time.Duration) error {
+	goal, err := parseGoal(text)
+	if err != nil {
+		return err
+	}
+	return (&waiter{cluster: cluster, streams: streams, clock: clock, goal: goal, backend: backend, chosen: true, timeout: timeout}).run(ctx)
 }
 
 // choose returns the backend in args, or the only one. Waiting for versions needs no backend,

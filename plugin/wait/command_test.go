@@ -22,6 +22,8 @@ func TestParseGoal(t *testing.T) {
 		"Ready":                      {want: goal{condition: "Ready", status: metav1.ConditionTrue}},
 		"condition=Available":        {want: goal{condition: "Available", status: metav1.ConditionTrue}},
 		"condition=Stalled=false":    {want: goal{condition: "Stalled", status: metav1.ConditionFalse}},
+		"source=keda":                {want: goal{source: "keda"}},
+		"source=":                    {error: `--for "source=": must be ready, condition=NAME, condition=NAME=STATUS, source=NAME or versions=VERSION,VERSION`},
 		"versions=v1beta1,v1":        {want: goal{group: "metrics.k8s.io", versions: []string{"v1", "v1beta1"}}},
 		"versions=v1.metrics.k8s.io": {want: goal{group: "metrics.k8s.io", versions: []string{"v1"}}},
 		"versions=none":              {want: goal{group: "metrics.k8s.io"}},
@@ -32,9 +34,9 @@ func TestParseGoal(t *testing.T) {
 		"versions=v1,v1beta1.external.metrics.k8s.io":                           {error: `--for "versions=v1,v1beta1.external.metrics.k8s.io": wait for the versions of metrics.k8s.io and of external.metrics.k8s.io one after the other`},
 		"versions=":                    {error: `--for "versions=": "" is no version; write versions=v1,v1beta1, or versions=none`},
 		"versions=1":                   {error: `--for "versions=1": "1" is no version; write versions=v1,v1beta1, or versions=none`},
-		"condition=":                   {error: `--for "condition=": must be ready, condition=NAME, condition=NAME=STATUS or versions=VERSION,VERSION`},
-		"condition=Available=probably": {error: `--for "condition=Available=probably": must be ready, condition=NAME, condition=NAME=STATUS or versions=VERSION,VERSION`},
-		"delete":                       {error: `--for "delete": must be ready, condition=NAME, condition=NAME=STATUS or versions=VERSION,VERSION`},
+		"condition=":                   {error: `--for "condition=": must be ready, condition=NAME, condition=NAME=STATUS, source=NAME or versions=VERSION,VERSION`},
+		"condition=Available=probably": {error: `--for "condition=Available=probably": must be ready, condition=NAME, condition=NAME=STATUS, source=NAME or versions=VERSION,VERSION`},
+		"delete":                       {error: `--for "delete": must be ready, condition=NAME, condition=NAME=STATUS, source=NAME or versions=VERSION,VERSION`},
 	}
 	for text, tc := range cases {
 		t.Run(text, func(t *testing.T) {

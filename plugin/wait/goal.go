@@ -20,15 +20,16 @@ import (
 // none is the value of versions= for no version, as after an uninstall.
 const none = "none"
 
-// goal is a condition of a MetricsBackend, or else exactly these versions of an API group.
+// goal is a condition of a MetricsBackend, or a source of it that is healthy, or else exactly these versions of an API group.
 type goal struct {
 	condition string
 	status    metav1.ConditionStatus
+	source    string
 	group     string
 	versions  []string
 }
 
-// parseGoal reads ready, condition=NAME, condition=NAME=STATUS or versions=V,V.
+// parseGoal reads ready, condition=NAME, condition=NAME=STATUS, source=NAME or versions=V,V.
 func parseGoal(text string) (goal, error) {
 	kind, value, hasValue := strings.Cut(text, "=")
 	switch {
@@ -44,10 +45,12 @@ func parseGoal(text string) (goal, error) {
 				return goal{condition: name, status: known}, nil
 			}
 		}
+	case kind == "source" && value != "":
+		return goal{source: value}, nil
 	case kind == "versions" && hasValue:
 		return parseVersions(text, value)
 	}
-	return goal{}, fmt.Errorf("--for %q: must be ready, condition=NAME, condition=NAME=STATUS or versions=VERSION,VERSION", text)
+	return goal{}, fmt.Errorf("--for %q: must be ready, condition=NAME, condition=NAME=STATUS, source=NAME or versions=VERSION,VERSION", text)
 }
 
 // parseVersions reads versions of one group, metrics.k8s.io where none is named, or none.
@@ -75,12 +78,15 @@ func parseVersions(text, value string) (goal, error) {
 	return g, nil
 }
 
-// ofBackend reports whether the goal is a condition.
-func (g goal) ofBackend() bool { return g.condition != "" }
+// ofBackend reports whether the goal is a condition or a source.
+func (g goal) ofBackend() bool { return g.condition != "" || g.source != "" }
 
 // String returns the object of "waiting for …".
 func (g goal) String() string {
-	if g.ofBackend() {
+	switch {
+	case g.source != "":
+		return "a healthy source " + g.source
+	case g.ofBackend():
 		return fmt.Sprintf("%s=%s", g.condition, g.status)
 	}
 	return g.group + " with " + g.listed()
@@ -161,6 +167,23 @@ func (g goal) checkCondition(backend *v1alpha1.MetricsBackend) string {
 		return ""
 	}
 	return fmt.Sprintf("it is %s, %s: %s", c.Status, c.Reason, c.Message)
+}
+
+// checkSource returns what is missing, or "" if every serving pod uses the newest spec and reaches the source.
+func (g goal) checkSource(backend *v1alpha1.MetricsBackend) string {
+	all := meta.FindStatusCondition(backend.Status.Conditions, v1alpha1.ConditionSourcesHealthy)
+	i := slices.IndexFunc(backend.Status.Sources, func(s v1alpha1.SourceStatus) bool { return s.Name == g.source })
+	switch {
+	case backend.Status.ObservedGeneration < backend.Generation:
+		return fmt.Sprintf("the operator has not looked at generation %d of the spec yet", backend.Generation)
+	case all != nil && all.Reason == v1alpha1.ReasonProgressing:
+		return all.Message
+	case i < 0:
+		return "no serving pod has reported on it yet"
+	case !backend.Status.Sources[i].Healthy:
+		return fmt.Sprintf("it is not, %s: %s", backend.Status.Sources[i].Reason, backend.Status.Sources[i].Message)
+	}
+	return ""
 }
 
 func asStale(found *aggregation.Discovery, version string) string {

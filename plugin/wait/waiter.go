@@ -106,7 +106,10 @@ func (w *waiter) check(ctx context.Context) (string, error) {
 			backend = nil
 		}
 	}
-	if w.goal.ofBackend() {
+	switch {
+	case w.goal.source != "":
+		return w.goal.checkSource(backend), nil
+	case w.goal.ofBackend():
 		return w.goal.checkCondition(backend), nil
 	}
 	return w.goal.checkVersions(ctx, w.cluster, backend)

@@ -48,8 +48,23 @@ func TestLookOnce(t *testing.T) {
 		"an old condition": {goal: "condition=Available", waits: "the operator has not looked at generation 4 of the spec yet", change: func(w *plugincluster.World) {
 			w.Backends[0].Generation, w.Backends[0].Status.ObservedGeneration = 4, 4
 		}},
-		"no such condition":     {goal: "condition=Stalled", waits: "there is no such condition yet"},
-		"not stalled":           {goal: "condition=Stalled=False", want: "metricsbackend/cluster has Stalled=False\n"},
+		"no such condition": {goal: "condition=Stalled", waits: "there is no such condition yet"},
+		"not stalled":       {goal: "condition=Stalled=False", want: "metricsbackend/cluster has Stalled=False\n"},
+		"a healthy source": {goal: "source=keda", want: "metricsbackend/cluster has a healthy source keda\n", change: func(w *plugincluster.World) {
+			w.Backends[0].Status.Sources = []v1alpha1.SourceStatus{{Name: "other"}, {Name: "keda", Healthy: true}}
+		}},
+		"a failing source": {goal: "source=keda", waits: "it is not, Timeout: no answer", change: func(w *plugincluster.World) {
+			w.Backends[0].Status.Sources = []v1alpha1.SourceStatus{{Name: "keda", Reason: "Timeout", Message: "no answer"}}
+		}},
+		"a source of which nobody reports": {goal: "source=keda", waits: "no serving pod has reported on it yet"},
+		"a source of an old spec": {goal: "source=keda", waits: "the operator has not looked at generation 4 of the spec yet", change: func(w *plugincluster.World) {
+			w.Backends[0].Generation++
+			w.Backends[0].Status.Sources = []v1alpha1.SourceStatus{{Name: "keda", Healthy: true}}
+		}},
+		"a source, and pods with an old spec": {goal: "source=keda", waits: "pod a does not use the settings of generation 3 yet", change: func(w *plugincluster.World) {
+			w.Backends[0].Status.Sources = []v1alpha1.SourceStatus{{Name: "keda", Healthy: true}}
+			w.Condition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionUnknown, v1alpha1.ReasonProgressing, "pod a does not use the settings of generation 3 yet")
+		}},
 		"versions":              {goal: "versions=v1,v1beta1", want: "metrics.k8s.io: v1, v1beta1, and no other version, available and in discovery\n"},
 		"none of another group": {goal: "versions=none.custom.metrics.k8s.io", want: "custom.metrics.k8s.io is gone, from discovery too\n"},
 		"one of another group":  {goal: "versions=v1beta1.external.metrics.k8s.io", waits: "v1beta1.external.metrics.k8s.io is not registered"},

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -46,14 +45,17 @@ var _ valueapi.Request = &targetRequest{}
 // selects no object has an empty list: that there is no object is not an error of the
 // metric's.
 func (r *targetRequest) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
-	resolved, err := r.resolve(options.LabelSelector, false, r.names(ctx, options.LabelSelector))
+	resolved, err := r.resolve(query.ObjectRequest{Objects: options.LabelSelector}, r.names(ctx, options.LabelSelector))
 	if err != nil {
 		return nil, err
 	}
 	if resolved.empty() {
-		return &custom_metrics.MetricValueList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(r.clock.Now().UnixMilli(), 10)}}, nil
+		return &custom_metrics.MetricValueList{ListMeta: metav1.ListMeta{ResourceVersion: query.ResourceVersion(r.clock.Now())}}, nil
 	}
 	result, err := r.querier.Query(ctx, resolved.metricQuery.Query)
+	if err == nil && resolved.metricQuery.Passes {
+		return passedList(ctx, result), nil
+	}
 	values, err := resolved.values(result, err)
 	if err != nil {
 		return nil, err
@@ -70,7 +72,7 @@ func (r *targetRequest) List(ctx context.Context, options *metainternalversion.L
 // resolved is a target with its names, and how they are read.
 type resolved struct {
 	*target
-	// names are ordered.
+	// names are ordered; nil if another implementation selects the objects.
 	names []string
 	// metricQuery is for all objects if no name is selected.
 	metricQuery query.MetricQuery
@@ -81,7 +83,7 @@ type resolved struct {
 }
 
 // empty says that no object is selected.
-func (r *resolved) empty() bool { return len(r.names) == 0 }
+func (r *resolved) empty() bool { return len(r.names) == 0 && !r.metricQuery.Passes }
 
 // namesOf returns the names of the objects that are meant by *.
 type namesOf func(schema.GroupVersionResource) ([]string, error)
@@ -100,16 +102,21 @@ func everythingIfNil(selector labels.Selector) labels.Selector {
 	return selector
 }
 
-// resolve finds out which objects are meant, and how their metric is read, once or for a watch.
-func (r *targetRequest) resolve(selector labels.Selector, watch bool, all namesOf) (*resolved, error) {
+// resolve finds out which objects are meant, and how their metric is read, by the label selector, and for the purpose,
+// of a request that has nothing else.
+func (r *targetRequest) resolve(ask query.ObjectRequest, all namesOf) (*resolved, error) {
 	out := &resolved{target: &r.target}
-	ask := query.ObjectRequest{Resource: r.resource, Namespace: r.namespace, Metric: r.metric, Series: r.series, Watch: watch}
+	ask.Resource, ask.Namespace, ask.Metric, ask.Series = r.resource, r.namespace, r.metric, r.series
 	if r.all() {
 		// First of all whether there is such a metric, and of what: the path may name the
 		// objects' resource by a name that it had before.
 		mq, metric, err := r.metrics.ObjectQuery(ask)
 		if err != nil {
 			return nil, err
+		}
+		if mq.Passes {
+			out.metricQuery, out.metric = mq, metric
+			return out, nil
 		}
 		names, err := all(metric.Resource.WithVersion(metric.Kind.Version))
 		if err != nil {
@@ -120,15 +127,15 @@ func (r *targetRequest) resolve(selector labels.Selector, watch bool, all namesO
 			return out, nil
 		}
 	} else {
-		if selector != nil && !selector.Empty() {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("labelSelector selects among all objects, but the path names %q: leave it out, or name *", r.name))
-		}
 		out.names = []string{r.name}
 	}
 	ask.Names, ask.Selected = out.names, r.all()
 	var err error
 	if out.metricQuery, out.metric, err = r.metrics.ObjectQuery(ask); err != nil {
 		return nil, err
+	}
+	if !out.metricQuery.Passes && !r.all() && ask.Objects != nil && !ask.Objects.Empty() {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("labelSelector selects among all objects, but the path names %q: leave it out, or name *", r.name))
 	}
 	if r.series != nil {
 		if parsed, err := metav1.ParseToLabelSelector(r.series.String()); err == nil {
@@ -150,6 +157,9 @@ func (r *resolved) values(result *query.Result, err error) (*query.Values, error
 // wanted says whether a value is of an object that was asked for: an answer may be
 // about more.
 func (r *resolved) wanted(object string) bool {
+	if r.metricQuery.Passes {
+		return true
+	}
 	_, found := slices.BinarySearch(r.names, object)
 	return found
 }
@@ -198,9 +208,12 @@ var _ valueapi.Explainer = &targetRequest{}
 // Explain says how the values come about that List returns. Of an answer it tells no
 // more than concerns the objects that were asked for.
 func (r *targetRequest) Explain(ctx context.Context, options *metainternalversion.ListOptions) (*v1alpha1.MetricExplanation, error) {
-	resolved, err := r.resolve(options.LabelSelector, false, r.names(ctx, options.LabelSelector))
+	resolved, err := r.resolve(query.ObjectRequest{Objects: options.LabelSelector, Explain: true}, r.names(ctx, options.LabelSelector))
 	if err != nil {
 		return nil, err
+	}
+	if resolved.metricQuery.Passes {
+		return explain.Explain(ctx, r.querier, explain.Request{MetricQuery: resolved.metricQuery}), nil
 	}
 	// Where no object is selected, none may be told of; nil would be all.
 	names := append([]string{}, resolved.names...)

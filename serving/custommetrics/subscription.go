@@ -24,7 +24,7 @@ func (r *targetRequest) Subscribe(ctx context.Context, options *metainternalvers
 	s := &subscription{targetRequest: r, selector: options.LabelSelector}
 	// This may wait for kube-apiserver, which read may not. It also updates a subscription that
 	// other watches share.
-	first, err := r.resolve(s.selector, true, r.names(ctx, s.selector))
+	first, err := r.resolve(query.ObjectRequest{Objects: s.selector, Watch: true}, r.names(ctx, s.selector))
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (s *subscription) id() string {
 //
 // It waits for nothing, since others wait for it.
 func (s *subscription) read() (query.MetricQuery, error) {
-	resolved, err := s.resolve(s.selector, true, func(resource schema.GroupVersionResource) ([]string, error) {
+	resolved, err := s.resolve(query.ObjectRequest{Objects: s.selector, Watch: true}, func(resource schema.GroupVersionResource) ([]string, error) {
 		if names, known := s.objects.Known(resource, s.namespace, everythingIfNil(s.selector)); known {
 			return names, nil
 		}
@@ -85,9 +85,18 @@ func (s *subscription) labels(object string) (map[string]string, bool) {
 }
 
 // objectNames returns the names of the selected objects.
-func (s *subscription) objectNames() []string { return s.newest.Load().names }
+func (s *subscription) objectNames() []string {
+	newest := s.newest.Load()
+	if newest.metricQuery.Passes {
+		return nil
+	}
+	return newest.names
+}
 
 // event returns the object of an event.
 func (s *subscription) event(p valuecache.Point) runtime.Object {
+	if p.Passed != nil {
+		return p.Passed
+	}
 	return new(s.newest.Load().object(&p.Value, p.Window))
 }

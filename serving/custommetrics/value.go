@@ -4,6 +4,7 @@
 package custommetrics
 
 import (
+	"context"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +30,19 @@ func (r *resolved) object(v *query.Value, window time.Duration) custom_metrics.M
 		WindowSeconds: valueapi.WindowSeconds(window),
 		Value:         v.Quantity,
 	}
+}
+
+// passedList makes a list of the values that another implementation answered, in its order.
+func passedList(ctx context.Context, result *query.Result) *custom_metrics.MetricValueList {
+	list := &custom_metrics.MetricValueList{
+		ListMeta: metav1.ListMeta{ResourceVersion: query.ResourceVersion(result.Time)},
+		Items:    make([]custom_metrics.MetricValue, 0, len(result.Samples)),
+	}
+	for i := range result.Samples {
+		list.Items = append(list.Items, *result.Samples[i].Passed.Object.(*custom_metrics.MetricValue))
+	}
+	valueapi.AddWarnings(ctx, result.Warnings)
+	return list
 }
 
 var columns = []metav1.TableColumnDefinition{

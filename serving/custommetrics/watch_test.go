@@ -28,10 +28,10 @@ import (
 
 // bubble runs a test under a time of its own, with a server that is reached through
 // pipes. It takes the place of serve's httptest server.
-func bubble(t *testing.T, w *world, test func(t *testing.T, s *served)) {
+func bubble(t *testing.T, w *world, test func(t *testing.T, s *served), mutate ...func(*serverConfig, *Options)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := start(t, w)
+		s := start(t, w, mutate...)
 		network := pipes.New()
 		server := &httptest.Server{Listener: network, Config: &http.Server{Handler: s.generic.Handler}}
 		server.Start()

@@ -49,6 +49,10 @@ type world struct {
 	omitInvalid bool
 	// asked counts evaluations by expression.
 	asked map[string]int
+	// listed counts the times that objects were looked up.
+	listed int
+	// warnings are those of all answers.
+	warnings []string
 	// read is the newest request to ObjectQuery.
 	read query.ObjectRequest
 }
@@ -183,13 +187,14 @@ func (w *world) Evaluate(_ context.Context, q query.Query, at time.Time) (*query
 	if w.failure != nil {
 		return nil, w.failure
 	}
-	return &query.Result{Time: at, Samples: w.samples[expression]}, nil
+	return &query.Result{Time: at, Samples: w.samples[expression], Warnings: w.warnings}, nil
 }
 
 // Names implements Objects.
 func (w *world) Names(_ context.Context, resource schema.GroupVersionResource, namespace string, selector labels.Selector) ([]string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.listed++
 	if resource.Resource == "forbidden" {
 		return nil, apierrors.NewForbidden(resource.GroupResource(), "", errors.New("no right to list"))
 	}

@@ -39,6 +39,7 @@ func Explain(ctx context.Context, querier query.Querier, r Request) *v1alpha1.Me
 	e := &v1alpha1.MetricExplanation{
 		TypeMeta:    metav1.TypeMeta{Kind: v1alpha1.KindMetricExplanation, APIVersion: v1alpha1.GroupVersion.String()},
 		Origin:      mq.Origin,
+		Remarks:     mq.Remarks,
 		Source:      mq.Query.Source,
 		Query:       mq.Query.Expression,
 		Interval:    metav1.Duration{Duration: mq.Query.Interval},

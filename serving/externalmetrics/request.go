@@ -57,11 +57,14 @@ func (r *metricRequest) List(ctx context.Context, options *metainternalversion.L
 	if err := r.reader.policies.check(r.query(ctx, options)); err != nil {
 		return nil, err
 	}
-	mq, err := r.read(options.LabelSelector)
+	mq, err := r.read(query.ExternalRequest{Series: options.LabelSelector})
 	if err != nil {
 		return nil, err
 	}
 	result, err := r.reader.querier.Query(ctx, mq.Query)
+	if err == nil && mq.Passes {
+		return passedList(ctx, result), nil
+	}
 	values, err := mq.Values(result, err)
 	if err == nil && len(values.Items) == 0 {
 		err = mq.NoValues(result, values)
@@ -83,7 +86,7 @@ func (r *metricRequest) Explain(ctx context.Context, options *metainternalversio
 	if err := r.reader.policies.check(r.query(ctx, options)); err != nil {
 		return nil, err
 	}
-	mq, err := r.read(options.LabelSelector)
+	mq, err := r.read(query.ExternalRequest{Series: options.LabelSelector, Explain: true})
 	if err != nil {
 		return nil, err
 	}
@@ -105,9 +108,16 @@ func (r *metricRequest) Subscribe(ctx context.Context, options *metainternalvers
 	watch := r.reader.policies.addWatch(q)
 	return &valueapi.Subscription{
 		Subscription: valuecache.Subscription{
-			ID:    id,
-			Read:  func() (query.MetricQuery, error) { return r.read(options.LabelSelector) },
-			Event: func(p valuecache.Point) runtime.Object { return newValue(r.metric, p.Window, &p.Value) },
+			ID: id,
+			Read: func() (query.MetricQuery, error) {
+				return r.read(query.ExternalRequest{Series: options.LabelSelector, Watch: true})
+			},
+			Event: func(p valuecache.Point) runtime.Object {
+				if p.Passed != nil {
+					return p.Passed
+				}
+				return newValue(r.metric, p.Window, &p.Value)
+			},
 		},
 		What:    fmt.Sprintf("external metric %q", r.metric),
 		Opened:  func(w *stream.Watcher) error { return watch.open(w.Revoke) },
@@ -115,8 +125,10 @@ func (r *metricRequest) Subscribe(ctx context.Context, options *metainternalvers
 	}, nil
 }
 
-func (r *metricRequest) read(selector labels.Selector) (query.MetricQuery, error) {
-	return r.reader.metrics.ExternalQuery(query.ExternalRequest{Namespace: r.namespace, Metric: r.metric, Series: selector})
+// read returns the query of the metric for a request without namespace and metric.
+func (r *metricRequest) read(q query.ExternalRequest) (query.MetricQuery, error) {
+	q.Namespace, q.Metric = r.namespace, r.metric
+	return r.reader.metrics.ExternalQuery(q)
 }
 
 // query is what policies decide about.

@@ -4,6 +4,7 @@
 package externalmetrics
 
 import (
+	"context"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,19 @@ func newList(metric string, values *query.Values) *external_metrics.ExternalMetr
 	for i := range values.Items {
 		list.Items = append(list.Items, *newValue(metric, values.Window, &values.Items[i]))
 	}
+	return list
+}
+
+// passedList makes a list of the values that another implementation answered, in its order.
+func passedList(ctx context.Context, result *query.Result) *external_metrics.ExternalMetricValueList {
+	list := &external_metrics.ExternalMetricValueList{
+		ListMeta: metav1.ListMeta{ResourceVersion: query.ResourceVersion(result.Time)},
+		Items:    make([]external_metrics.ExternalMetricValue, 0, len(result.Samples)),
+	}
+	for i := range result.Samples {
+		list.Items = append(list.Items, *result.Samples[i].Passed.Object.(*external_metrics.ExternalMetricValue))
+	}
+	valueapi.AddWarnings(ctx, result.Warnings)
 	return list
 }
 

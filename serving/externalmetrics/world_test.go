@@ -97,6 +97,8 @@ type fakeSource struct {
 	mu      sync.Mutex
 	answers map[string][]query.Sample
 	failure error
+	// warnings are those of all answers.
+	warnings []string
 }
 
 func (f *fakeSource) Evaluate(_ context.Context, q query.Query, _ time.Time) (*query.Result, error) {
@@ -106,7 +108,7 @@ func (f *fakeSource) Evaluate(_ context.Context, q query.Query, _ time.Time) (*q
 	if f.failure != nil {
 		return nil, f.failure
 	}
-	return &query.Result{Time: t0, Samples: f.answers[expression]}, nil
+	return &query.Result{Time: t0, Samples: f.answers[expression], Warnings: f.warnings}, nil
 }
 
 func sample(value float64, of labels.Set) query.Sample {
@@ -122,6 +124,8 @@ type world struct {
 	metrics  fakeMetrics
 	fallback atomic.Pointer[query.Fallback]
 	source   *fakeSource
+	// served returns the metrics that are served, of those with the fallback.
+	served   func(falling) query.ExternalMetrics
 	policies *Policies
 	group    *valueapi.Group
 }
@@ -130,6 +134,7 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 	t.Helper()
 	w := &world{
 		t: t, metrics: fakeMetrics{}, source: &fakeSource{answers: map[string][]query.Sample{}}, policies: NewPolicies(),
+		served: func(f falling) query.ExternalMetrics { return f },
 	}
 	w.policies.Apply(&policy.Set{})
 	w.add("queue_length", sample(3.5, labels.Set{"queue": "a", "region": "eu"}), sample(7, labels.Set{"queue": "b", "region": "eu"}), sample(9, labels.Set{"queue": "b", "region": "us"}))
@@ -148,10 +153,10 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 		}
 	})
 	random := func() float64 { return 0.5 }
-	evaluator := query.NewEvaluator(clock.RealClock{}, random, func(name string) (query.Source, bool) { return w.source, name == "main" }, 200)
+	evaluator := query.NewEvaluator(clock.RealClock{}, random, func(name string) (query.Source, bool) { return w.source, name == "main" || name == "keda" }, 200)
 	var err error
 	w.group, err = InstallAPI(server, Options{
-		Metrics: falling{w.metrics, &w.fallback}, Policies: w.policies,
+		Metrics: w.served(falling{w.metrics, &w.fallback}), Policies: w.policies,
 		Options: valueapi.Options{
 			Enabled:           func(schema.GroupVersion) bool { return true },
 			Querier:           evaluator,

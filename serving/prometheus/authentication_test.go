@@ -227,7 +227,7 @@ func TestOAuth2Hangs(t *testing.T) {
 	w := newWorld(t, answers("application/json", oneSample), change)
 	w.secrets.set("client", map[string]string{"client-id": "id", "client-secret": "hunter2"})
 	w.requestTokens(t)
-	for i := range 2 * sourceclient.MaxRequests {
+	for i := range 2 * sourceclient.DefaultMaxRequests {
 		_, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant)
 		if f := failureIn(t, err); f.Reason != query.ReasonCredentials || !strings.Contains(f.Message, "a token of the authorization server "+issuer.host+" was not requested yet") {
 			t.Fatalf("request %d: %v", i, f)

@@ -277,8 +277,8 @@ func TestMaxRequests(t *testing.T) {
 			})
 		}
 		asked.Wait()
-		if most != sourceclient.MaxRequests {
-			t.Errorf("%d at a time, want %d", most, sourceclient.MaxRequests)
+		if most != sourceclient.DefaultMaxRequests {
+			t.Errorf("%d at a time, want %d", most, sourceclient.DefaultMaxRequests)
 		}
 		synctest.Wait()
 		// Ten rounds of ten are in time; the others learn why they were not.

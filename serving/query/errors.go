@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
@@ -44,6 +46,13 @@ const (
 	// ReasonPartialResponse means: a part of the source's storage did not answer, and the result
 	// lacks its data.
 	ReasonPartialResponse Reason = "PartialResponse"
+	// ReasonServerError means: another implementation answered this request with an error of its own,
+	// HTTP 5xx. Other metrics may have values.
+	ReasonServerError Reason = "ServerError"
+	// ReasonServiceMissing means: the Service of another implementation does not exist, or has no address.
+	ReasonServiceMissing Reason = "ServiceMissing"
+	// ReasonLoop means: another implementation is a MetricsBackend, or leads to one.
+	ReasonLoop Reason = "Loop"
 	// ReasonOverloaded means: a limit of this server on evaluations or cached queries.
 	ReasonOverloaded Reason = "Overloaded"
 	// ReasonShuttingDown means: this server shuts down.
@@ -57,11 +66,14 @@ func (r Reason) queryFault() bool { return r == ReasonRejected || r == ReasonToo
 
 // SourceAnswered reports whether the source evaluated the query, or reported what is wrong with it:
 // other queries may succeed.
-func (r Reason) SourceAnswered() bool { return r.queryFault() || r == ReasonPartialResponse }
+func (r Reason) SourceAnswered() bool {
+	return r.queryFault() || r == ReasonPartialResponse || r == ReasonServerError
+}
 
 // sourceFault reports whether any query of the source would fail like this.
 func (r Reason) sourceFault() bool {
-	return r == ReasonCredentials || r == ReasonConnectionFailed || r == ReasonCertificateUntrusted || r == ReasonUnauthorized
+	return r == ReasonCredentials || r == ReasonConnectionFailed || r == ReasonCertificateUntrusted || r == ReasonUnauthorized ||
+		r == ReasonServiceMissing || r == ReasonLoop
 }
 
 // ambiguous reports whether either the source or the query may be the cause.
@@ -81,6 +93,8 @@ type Failure struct {
 	RetryAfter time.Duration
 	// Unparsable says that the source reports that it cannot parse the expression.
 	Unparsable bool
+	// Status is the error that another implementation answered, which clients get unchanged; nil for others.
+	Status *metav1.Status
 
 	// circuitOpen marks a query that was not evaluated since others failed with Reason.
 	circuitOpen bool

@@ -85,7 +85,7 @@ func (v *Evaluator) current(e *entry, source Source, now time.Time) *outcome {
 func (v *Evaluator) evaluate(e *entry, requester string, source Source, now time.Time) (*evaluation, *outcome) {
 	q := v.queues[e.query.Source]
 	if q == nil {
-		q = newSourceQueue(e.query.Source, source)
+		q = newSourceQueue(e.query.Source, v.limits.concurrency)
 		v.queues[e.query.Source] = q
 	}
 	q.setSource(source)
@@ -98,7 +98,7 @@ func (v *Evaluator) evaluate(e *entry, requester string, source Source, now time
 	v.lastKey++
 	t := q.tenant(requester)
 	ev := &evaluation{key: v.lastKey, entry: e, source: source, queue: q, tenant: t, done: make(chan struct{})}
-	failure, capacity := q.admit(ev, now), q.hasCapacity(t, v.limits.concurrency)
+	failure, capacity := q.admit(ev, now), q.hasCapacity(t)
 	if own := t.queue.Len(); failure == nil && !capacity && !fairshare.Allows(own, q.queued, 1, v.limits.maxQueued) {
 		q.release(ev)
 		failure = &Failure{Source: q.name, Reason: ReasonOverloaded, Message: fmt.Sprintf(
@@ -293,7 +293,7 @@ func (v *Evaluator) moveQueued(ev *evaluation, requester string, now time.Time) 
 // startQueued starts the evaluations that wait for a source, up to the limit.
 func (v *Evaluator) startQueued(q *sourceQueue, now time.Time) {
 	for !v.closed {
-		ev := q.pop(v.limits.concurrency)
+		ev := q.pop(true)
 		if ev == nil {
 			return
 		}
@@ -364,10 +364,10 @@ func (v *Evaluator) detach(e *entry) {
 }
 
 // cancelUnused cancels an evaluation without callers and subscribers. One that runs is not
-// canceled, as the next caller gets its result, unless its source was replaced.
+// canceled, as the next caller gets its result, unless its source was replaced or its query is Live.
 func (v *Evaluator) cancelUnused(ev *evaluation) {
 	e := ev.entry
-	if ev.waiters > 0 || ev.canceled || (e.evaluation == ev && (ev.queued == nil || len(e.subscribers) > 0)) {
+	if ev.waiters > 0 || ev.canceled || (e.evaluation == ev && (ev.queued == nil && !e.query.Live || len(e.subscribers) > 0)) {
 		return
 	}
 	ev.canceled = true

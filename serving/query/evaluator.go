@@ -224,7 +224,7 @@ func (v *Evaluator) close() {
 	v.closed = true
 	v.cancel()
 	for _, q := range v.queues {
-		for ev := q.pop(0); ev != nil; ev = q.pop(0) {
+		for ev := q.pop(false); ev != nil; ev = q.pop(false) {
 			ev.entry.evaluation = nil
 			ev.complete(nil, errShuttingDown(ev.entry.query, v.clock.Now()))
 		}

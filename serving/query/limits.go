@@ -26,7 +26,7 @@ const (
 
 // limits of an Evaluator, which tenants share by package fairshare.
 type limits struct {
-	// concurrency limits the running evaluations of one source.
+	// concurrency limits the running evaluations of one source that sets no limit of its own.
 	concurrency int
 	// maxQueued limits the queries that wait for one source; more fail with
 	// ReasonOverloaded.

@@ -43,8 +43,12 @@ type ObjectRequest struct {
 	// client named the object.
 	Selected bool
 	Metric   string
+	// Objects selects among all objects by their labels, for another implementation (labelSelector); may be nil.
+	Objects labels.Selector
 	// Series selects among the series of the metric (metricLabelSelector); may be nil.
 	Series labels.Selector
+	// Explain says that MetricQuery.Remarks are wanted.
+	Explain bool
 }
 
 // AllNamespaces is the namespace of requests for external metrics that are the same in all.
@@ -58,6 +62,10 @@ type ExternalRequest struct {
 	Metric string
 	// Series selects among the values by their labels; may be nil.
 	Series labels.Selector
+	// Watch says that the query is subscribed to.
+	Watch bool
+	// Explain says that MetricQuery.Remarks are wanted.
+	Explain bool
 }
 
 // ObjectMetrics has the metrics of objects and their queries.
@@ -89,9 +97,14 @@ type ExternalMetrics interface {
 // MetricQuery is the query of a metric, and how to read values from its result.
 type MetricQuery struct {
 	Query Query
+	// Passes says that another implementation answers the query: clients get its API objects unchanged
+	// (Sample.Passed), and its errors (Failure.Status).
+	Passes bool
 	// Origin names what defines the metric, for messages: a rule by its path in
 	// the MetricsBackend, or an object as KIND NAMESPACE/NAME.
 	Origin string
+	// Remarks name what defines the metric, too, but does not count.
+	Remarks []string
 	// Window is the longest range over which the expression looks back; zero for
 	// instantaneous values.
 	Window time.Duration

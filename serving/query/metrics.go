@@ -27,7 +27,7 @@ var MetricSet = metricset.New("metrics_backend_query_")
 var (
 	evaluationsTotal = MetricSet.CounterVec("evaluations_total",
 		"Number of evaluations that ended, by source and result: Success, the reason of the failure as in the status of the MetricsBackend, "+
-			"or Canceled, of a source that was replaced meanwhile.", "source", "result")
+			"or Canceled, of a source that was replaced meanwhile, or for which no client waits.", "source", "result")
 	evaluationDuration = MetricSet.HistogramVec("evaluation_duration_seconds",
 		"Time in seconds from when a query was sent to its source until the source returned a result or failed.",
 		[]float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}, "source")

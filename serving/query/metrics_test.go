@@ -60,7 +60,7 @@ metrics_backend_query_evaluations_in_flight{source="p"} 0
 # HELP metrics_backend_query_evaluations_queued [ALPHA] Number of evaluations that wait because of the limit of running evaluations, by source.
 # TYPE metrics_backend_query_evaluations_queued gauge
 metrics_backend_query_evaluations_queued{source="p"} 0
-# HELP metrics_backend_query_evaluations_total [ALPHA] Number of evaluations that ended, by source and result: Success, the reason of the failure as in the status of the MetricsBackend, or Canceled, of a source that was replaced meanwhile.
+# HELP metrics_backend_query_evaluations_total [ALPHA] Number of evaluations that ended, by source and result: Success, the reason of the failure as in the status of the MetricsBackend, or Canceled, of a source that was replaced meanwhile, or for which no client waits.
 # TYPE metrics_backend_query_evaluations_total counter
 metrics_backend_query_evaluations_total{result="ConnectionFailed",source="p"} 2
 metrics_backend_query_evaluations_total{result="Success",source="p"} 2

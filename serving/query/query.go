@@ -41,6 +41,8 @@ type Query struct {
 	// SampleTimes says whether the times of the samples are needed. An Evaluator asks for them, too, while
 	// the query has subscribers.
 	SampleTimes SampleTimes
+	// Live says that a running evaluation is canceled once nobody waits for its result.
+	Live bool
 }
 
 // SampleTimes says whether a Source returns the times of the samples that values are computed from.
@@ -69,6 +71,13 @@ func (q Query) split() (key Query, requester string) {
 type Source interface {
 	// Evaluate returns the result of a query as of an instant.
 	Evaluate(ctx context.Context, q Query, at time.Time) (*Result, error)
+}
+
+// ConcurrentSource is a Source with its own limit of evaluations that run at the same time.
+type ConcurrentSource interface {
+	Source
+	// Concurrency returns the limit, which does not change; 0 for the default.
+	Concurrency() int
 }
 
 // Querier returns the results of shared evaluations.

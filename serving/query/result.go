@@ -9,6 +9,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Sample is one value of a result. It is immutable.
@@ -24,6 +27,15 @@ type Sample struct {
 	// Age is that of the sample at the instant of evaluation: EndedAge if no sample is known, and zero
 	// without SampleTimes.
 	Age time.Duration
+	// Passed is the value as another implementation answered it, which clients get unchanged; nil for others.
+	Passed *Passed
+}
+
+// Passed is a value of another implementation. It is immutable.
+type Passed struct {
+	// Object of the API, in its internal version.
+	Object   runtime.Object
+	Quantity resource.Quantity
 }
 
 // Result is what a source returned for a query. It is immutable, shared and not copied.

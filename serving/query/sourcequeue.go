@@ -4,6 +4,7 @@
 package query
 
 import (
+	"cmp"
 	"container/list"
 	"fmt"
 	"math"
@@ -23,6 +24,8 @@ type sourceQueue struct {
 	breaker circuitBreaker
 	name    string
 	source  Source
+	// concurrency limits the running evaluations, defaultConcurrency for a source that sets no limit.
+	concurrency, defaultConcurrency int
 
 	tenants map[string]*tenantQueue
 	// turns are the tenants with queued evaluations, in the order of their turns.
@@ -43,8 +46,8 @@ type tenantQueue struct {
 	turn *list.Element
 }
 
-func newSourceQueue(name string, source Source) *sourceQueue {
-	q := &sourceQueue{name: name, source: source, tenants: map[string]*tenantQueue{}}
+func newSourceQueue(name string, defaultConcurrency int) *sourceQueue {
+	q := &sourceQueue{name: name, defaultConcurrency: defaultConcurrency, tenants: map[string]*tenantQueue{}}
 	q.closeBreakers(time.Time{})
 	q.setGauges()
 	return q
@@ -53,7 +56,10 @@ func newSourceQueue(name string, source Source) *sourceQueue {
 // setSource closes all circuit breakers if the source was replaced.
 func (q *sourceQueue) setSource(source Source) {
 	if q.source != source {
-		q.source, q.lastSuccess = source, time.Time{}
+		q.source, q.lastSuccess, q.concurrency = source, time.Time{}, q.defaultConcurrency
+		if c, ok := source.(ConcurrentSource); ok {
+			q.concurrency = cmp.Or(c.Concurrency(), q.concurrency)
+		}
 		for _, t := range q.tenants {
 			t.breaker.heldUntil = time.Time{}
 		}
@@ -93,11 +99,11 @@ func (q *sourceQueue) remove(ev *evaluation) {
 }
 
 // pop removes and returns the oldest evaluation of the next tenant that may have one more
-// running, and ends its turn. It returns nil if there is none. A concurrency of 0 means no limit.
-func (q *sourceQueue) pop(concurrency int) *evaluation {
+// running, and ends its turn; without limited, however many run. It returns nil if there is none.
+func (q *sourceQueue) pop(limited bool) *evaluation {
 	for el := q.turns.Front(); el != nil; el = el.Next() {
 		t := el.Value.(*tenantQueue)
-		if concurrency > 0 && !q.hasCapacity(t, concurrency) {
+		if limited && !q.hasCapacity(t) {
 			continue
 		}
 		q.turns.MoveToBack(el)
@@ -109,8 +115,8 @@ func (q *sourceQueue) pop(concurrency int) *evaluation {
 }
 
 // hasCapacity reports whether a tenant may have one more evaluation running.
-func (q *sourceQueue) hasCapacity(t *tenantQueue, concurrency int) bool {
-	return fairshare.Allows(t.running, q.running, 1, concurrency)
+func (q *sourceQueue) hasCapacity(t *tenantQueue) bool {
+	return fairshare.Allows(t.running, q.running, 1, q.concurrency)
 }
 
 // addRunning counts an evaluation that has started, or with -1 one that has ended.

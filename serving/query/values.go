@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
@@ -33,15 +34,24 @@ type Value struct {
 	// Time of the sample as returned by the source; the earliest one if several were
 	// combined, as a sum is only as new as its oldest part.
 	Time time.Time
+	// Passed is the object of the Sample's, if it has one.
+	Passed runtime.Object
+
+	// ordinal counts the values before it of another implementation with the same object or labels.
+	ordinal int
 }
 
 // Key identifies a value of its metric: the object's name, or the labels in order. It is
 // stable, and values are ordered by it.
 func (v *Value) Key() string {
-	if v.Object != "" {
-		return v.Object
+	key := v.Object
+	if key == "" {
+		key = labelKey(v.Labels)
 	}
-	return labelKey(v.Labels)
+	if v.ordinal > 0 {
+		key += "#" + strconv.Itoa(v.ordinal)
+	}
+	return key
 }
 
 // OmitReason is why a series has no value. It is also a metric label's value.
@@ -94,7 +104,10 @@ type Values struct {
 
 // ResourceVersion returns that of a list of the values: the instant of evaluation in
 // milliseconds, equal on all replicas that evaluate the query at that instant.
-func (v *Values) ResourceVersion() string { return strconv.FormatInt(v.Time.UnixMilli(), 10) }
+func (v *Values) ResourceVersion() string { return ResourceVersion(v.Time) }
+
+// ResourceVersion returns that of a list of values that were evaluated at an instant.
+func ResourceVersion(at time.Time) string { return strconv.FormatInt(at.UnixMilli(), 10) }
 
 // Omission returns the first listed omission of an object, or of anything if object is empty;
 // nil if there is none.
@@ -194,6 +207,12 @@ func (m *MetricQuery) readSamples(v *Values, samples []Sample) {
 // combine adds the value of the samples with one key to v.
 func (m *MetricQuery) combine(v *Values, samples []keyedSample) {
 	first := &samples[0]
+	if m.Passes {
+		for i, k := range samples {
+			v.Items = append(v.Items, Value{Object: k.object, Labels: k.labels, Quantity: k.sample.Passed.Quantity, Time: k.sample.Time, Passed: k.sample.Passed.Object, ordinal: i})
+		}
+		return
+	}
 	if len(samples) > 1 && (m.Duplicates == v1alpha1.DuplicatesReject || m.Duplicates == "") {
 		what := "of this object"
 		if first.object == "" {

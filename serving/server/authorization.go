@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -19,6 +20,10 @@ import (
 	"k8s.io/apiserver/pkg/authorization/path"
 	"k8s.io/apiserver/pkg/authorization/union"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/metrics/pkg/apis/custom_metrics"
+	"k8s.io/metrics/pkg/apis/external_metrics"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
 // authorizer returns one that asks kube-apiserver, as the stock options do, but in protobuf, for which these
@@ -48,51 +53,74 @@ func (o *Options) authorizer() (authorizer.Authorizer, error) {
 		return nil, fmt.Errorf("read --authorization-always-allow-paths: %w", err)
 	}
 	return union.New(
+		union.NamedAuthorizer{AuthorizerName: "metricsbackend.io/no-loops", Authorizer: authorizer.AuthorizerFunc(refuseMetricsAPIAccounts)},
 		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/always-allow-groups", Authorizer: authorizerfactory.NewPrivilegedGroups(o.Authorization.AlwaysAllowGroups...)},
 		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/always-allow-paths", Authorizer: paths},
-		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/webhook", Authorizer: &unselectiveFirst{Authorizer: delegated}},
+		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/webhook", Authorizer: &widestFirst{Authorizer: delegated}},
 	)
 }
 
-// unselectiveFirst authorizes a request with selectors without them first, and with them only
-// if that is not allowed. A selector restricts a request (KEP-4601), so a user who may read
-// all objects may read some.
+// metricsAPIAccount matches the ServiceAccounts whose tokens MetricsBackends send to other implementations.
+var metricsAPIAccount = regexp.MustCompile(`^system:serviceaccount:[^:]+:metrics-serving-.+` + v1alpha1.MetricsAPIAccountSuffix + `$`)
+
+// refuseMetricsAPIAccounts denies every request that a MetricsBackend passes on, of discovery, too: that it comes to
+// one shows that it could go round forever.
+func refuseMetricsAPIAccounts(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if u := a.GetUser(); u != nil && metricsAPIAccount.MatchString(u.GetName()) {
+		return authorizer.DecisionDeny, "it " + v1alpha1.LeadsBack, nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
+}
+
+// widestFirst authorizes a wider request first, and the request itself only if that is not allowed: one with
+// selectors without them, and one for a custom or external metric for all of them in all namespaces. A selector
+// restricts a request (KEP-4601), and a user who may read everything may read some of it.
 //
 // Each authorization is a SubjectAccessReview, which is cached for some seconds by all of its
 // attributes, selectors included, and limited to 200 a second (the generic API server's
-// client). Thousands of autoscalers, each with a selector of its own, would exceed that when
+// client). Thousands of autoscalers, each with a metric or a selector of its own, would exceed that when
 // they list, or watch again after a rollout. For the same reason concurrent equal
 // authorizations share one request.
 //
-// A user who may read only some objects costs one more SubjectAccessReview per namespace,
+// An authorizer of kube-apiserver's that denies one metric or namespace to a user who may read all of them is not asked
+// about it here. It was when kube-apiserver passed the request on; one that goes to this server itself it does not see.
+//
+// A user who may read only some objects costs one or two more SubjectAccessReviews per namespace,
 // cached like any other (--authorization-webhook-cache-unauthorized-ttl).
-type unselectiveFirst struct {
+type widestFirst struct {
 	authorizer.Authorizer
 	running singleflight.Group
 }
 
 // Authorize implements authorizer.Authorizer.
-func (u *unselectiveFirst) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+func (w *widestFirst) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	var wider []authorizer.Attributes
+	if a.IsResourceRequest() && (a.GetAPIGroup() == custom_metrics.GroupName || a.GetAPIGroup() == external_metrics.GroupName) {
+		wider = append(wider, allMetrics{unselective{a}})
+	}
 	if selects(a) {
-		// Anything but an allow is decided with the selectors, also an error because the
+		wider = append(wider, unselective{a})
+	}
+	for _, of := range wider {
+		// Anything but an allow is decided by what is narrower, also an error because the
 		// caller that started a shared request has left.
-		shared, _, _ := u.running.Do(attributesKey(a), func() (any, error) {
-			decision, reason, err := u.Authorizer.Authorize(ctx, unselective{a})
-			return unselectiveResult{reason: reason, allowed: err == nil && decision == authorizer.DecisionAllow}, nil
+		shared, _, _ := w.running.Do(attributesKey(of), func() (any, error) {
+			decision, reason, err := w.Authorizer.Authorize(ctx, of)
+			return widerResult{reason: reason, allowed: err == nil && decision == authorizer.DecisionAllow}, nil
 		})
-		if result := shared.(unselectiveResult); result.allowed {
+		if result := shared.(widerResult); result.allowed {
 			return authorizer.DecisionAllow, result.reason, nil
 		}
 	}
-	return u.Authorizer.Authorize(ctx, a)
+	return w.Authorizer.Authorize(ctx, a)
 }
 
 // ConditionsAwareAuthorize implements authorizer.Authorizer, without conditions.
-func (u *unselectiveFirst) ConditionsAwareAuthorize(ctx context.Context, a authorizer.Attributes) authorizer.ConditionsAwareDecision {
-	return authorizer.ConditionsAwareDecisionFromParts(u.Authorize(ctx, a))
+func (w *widestFirst) ConditionsAwareAuthorize(ctx context.Context, a authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	return authorizer.ConditionsAwareDecisionFromParts(w.Authorize(ctx, a))
 }
 
-type unselectiveResult struct {
+type widerResult struct {
 	reason  string
 	allowed bool
 }
@@ -126,3 +154,14 @@ type unselective struct{ authorizer.Attributes }
 func (unselective) GetFieldSelector() (fields.Requirements, error) { return nil, nil }
 
 func (unselective) GetLabelSelector() (labels.Requirements, error) { return nil, nil }
+
+// allMetrics are the attributes of a request with the verb of another one for all metrics of its API group.
+type allMetrics struct{ authorizer.Attributes }
+
+func (allMetrics) GetNamespace() string { return "" }
+
+func (allMetrics) GetResource() string { return "*" }
+
+func (allMetrics) GetSubresource() string { return "" }
+
+func (allMetrics) GetName() string { return "" }

@@ -77,7 +77,10 @@ func TestAuthorizer(t *testing.T) {
 		"may":            {user.DefaultInfo{Name: "jane"}, pods, authorizer.DecisionAllow, []authorizationv1.SubjectAccessReviewSpec{{User: "jane", ResourceAttributes: &asked}}},
 		"may not":        {user.DefaultInfo{Name: "joe"}, pods, authorizer.DecisionNoOpinion, []authorizationv1.SubjectAccessReviewSpec{{User: "joe", ResourceAttributes: &asked}}},
 		"administrators": {user.DefaultInfo{Name: "root", Groups: []string{user.SystemPrivilegedGroup}}, pods, authorizer.DecisionAllow, nil},
-		"probes":         {user.DefaultInfo{Name: user.Anonymous}, authorizer.AttributesRecord{Verb: "get", Path: "/readyz"}, authorizer.DecisionAllow, nil},
+		"another implementation gets what is sent to one": {user.DefaultInfo{Name: "system:serviceaccount:ns:metrics-serving-b-metricsapi"}, authorizer.AttributesRecord{Verb: "get", Path: "/apis/external.metrics.k8s.io/v1beta1"}, authorizer.DecisionDeny, nil},
+		"an account with a name that is similar": {user.DefaultInfo{Name: "system:serviceaccount:ns:metrics-serving-b-metricsapis"}, pods, authorizer.DecisionNoOpinion,
+			[]authorizationv1.SubjectAccessReviewSpec{{User: "system:serviceaccount:ns:metrics-serving-b-metricsapis", ResourceAttributes: &asked}}},
+		"probes": {user.DefaultInfo{Name: user.Anonymous}, authorizer.AttributesRecord{Verb: "get", Path: "/readyz"}, authorizer.DecisionAllow, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reviews = nil
@@ -93,8 +96,8 @@ func TestAuthorizer(t *testing.T) {
 	}
 }
 
-// TestUnselectiveFirst checks the requests to the authorizer, in order, and the decision.
-func TestUnselectiveFirst(t *testing.T) {
+// TestWidestFirst checks the requests to the authorizer, in order, and the decision.
+func TestWidestFirst(t *testing.T) {
 	byLabel, err := labels.ParseToRequirements("app=web")
 	if err != nil {
 		t.Fatal(err)
@@ -104,8 +107,8 @@ func TestUnselectiveFirst(t *testing.T) {
 	const allow, deny, none = authorizer.DecisionAllow, authorizer.DecisionDeny, authorizer.DecisionNoOpinion
 	for name, test := range map[string]struct {
 		attributes authorizer.AttributesRecord
-		// broad is the decision without selectors, narrow the one with them.
-		broad, narrow       authorizer.Decision
+		// all is the decision for all metrics, broad that without selectors, narrow the one with them.
+		all, broad, narrow  authorizer.Decision
 		broadErr, narrowErr error
 		asked               []string
 		want                authorizer.Decision
@@ -137,10 +140,33 @@ func TestUnselectiveFirst(t *testing.T) {
 			attributes: authorizer.AttributesRecord{LabelSelectorRequirements: byLabel},
 			broadErr:   broken, narrow: none, narrowErr: broken, asked: []string{"broad", "narrow"}, want: none, wantErr: broken,
 		},
+		"all metrics are allowed": {
+			attributes: authorizer.AttributesRecord{ResourceRequest: true, APIGroup: "external.metrics.k8s.io", Resource: "depth", LabelSelectorRequirements: byLabel},
+			all:        allow, broad: none, narrow: none, asked: []string{"all"}, want: allow,
+		},
+		"a metric is allowed": {
+			attributes: authorizer.AttributesRecord{ResourceRequest: true, APIGroup: "custom.metrics.k8s.io", Resource: "pods", Subresource: "hits"},
+			all:        none, narrow: allow, asked: []string{"all", "narrow"}, want: allow,
+		},
+		"some values of a metric are allowed": {
+			attributes: authorizer.AttributesRecord{ResourceRequest: true, APIGroup: "external.metrics.k8s.io", Resource: "depth", LabelSelectorRequirements: byLabel},
+			all:        deny, broad: none, narrow: allow, asked: []string{"all", "broad", "narrow"}, want: allow,
+		},
+		"pods are no metrics": {
+			attributes: authorizer.AttributesRecord{ResourceRequest: true, APIGroup: "metrics.k8s.io", Resource: "pods"},
+			all:        allow, narrow: none, asked: []string{"narrow"}, want: none,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked []string
-			b := &unselectiveFirst{Authorizer: authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+			b := &widestFirst{Authorizer: authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+				if _, all := a.(allMetrics); all {
+					if got := fmt.Sprint(a.GetAPIGroup() == test.attributes.APIGroup, a.GetNamespace(), a.GetResource(), a.GetSubresource(), a.GetName(), selects(a)); got != "true*false" {
+						t.Errorf("the question about all metrics is %s", got)
+					}
+					asked = append(asked, "all")
+					return test.all, "", nil
+				}
 				if _, broad := a.(unselective); broad {
 					if selects(a) {
 						t.Error("the broad question has selectors")
@@ -162,13 +188,13 @@ func TestUnselectiveFirst(t *testing.T) {
 	}
 }
 
-// TestUnselectiveFirstSharesRequests: equal concurrent authorizations share one request;
+// TestWidestFirstSharesRequests: equal concurrent authorizations share one request;
 // those of another user do not.
-func TestUnselectiveFirstSharesRequests(t *testing.T) {
+func TestWidestFirstSharesRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})
 		var asked atomic.Int64
-		b := &unselectiveFirst{Authorizer: authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+		b := &widestFirst{Authorizer: authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 			asked.Add(1)
 			<-answer
 			return authorizer.DecisionAllow, "", nil

@@ -27,6 +27,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/custommetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
+	"github.com/metricsbackend/metrics-backend-operator/serving/metricsapi"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 	"github.com/metricsbackend/metrics-backend-operator/serving/selectorresolver"
@@ -80,12 +81,12 @@ func (o *Options) newComponents(client *rest.Config, c clock.WithTicker, initial
 	// The Secrets of sources are in the namespace of this pod or, outside a pod, of the
 	// MetricsBackend.
 	namespace := cmp.Or(o.ServiceNamespace, initial.Spec.Namespace)
-	references := config.NewReferences(typed, namespace, func(audience string) *accounttoken.Source {
+	references := config.NewReferences(typed, namespace, func(t v1alpha1.SourceToken) *accounttoken.Source {
 		// An account of its own: a source must not get the permissions of serving.
-		account := types.NamespacedName{Namespace: namespace, Name: o.ServiceName + v1alpha1.SourceAccountSuffix}
-		return accounttoken.New(typed.CoreV1(), account, audience, c, rand.Float64)
+		account := types.NamespacedName{Namespace: namespace, Name: o.ServiceName + t.AccountSuffix}
+		return accounttoken.New(typed.CoreV1(), account, t.Audience, c, rand.Float64)
 	})
-	if err := p.addPipeline(client, references, o.Run.MaxRequestsInFlight/2); err != nil {
+	if err := p.addPipeline(client, references, serviceAddresses(typed.CoreV1(), c), o.Run.MaxRequestsInFlight/2); err != nil {
 		return nil, err
 	}
 	p.resourceMetrics = &availability{clock: c, timeout: o.RatesTimeout, hasRates: func() (bool, string) {
@@ -117,7 +118,7 @@ func (p *components) newKubeletSource(client *rest.Config, initial kubelet.Setti
 }
 
 // addPipeline adds what custom and external metrics need.
-func (p *components) addPipeline(client *rest.Config, references *config.References, maxWaiting int) error {
+func (p *components) addPipeline(client *rest.Config, references *config.References, address metricsapi.Address, maxWaiting int) error {
 	resources, err := discovery.NewDiscoveryClientForConfig(bodylimit.Config(client, maxForeignBody))
 	if err != nil {
 		return fmt.Errorf("make a client of discovery: %w", err)
@@ -130,7 +131,7 @@ func (p *components) addPipeline(client *rest.Config, references *config.Referen
 	if err != nil {
 		return fmt.Errorf("make a client of metadata: %w", err)
 	}
-	p.pipeline = newMetricPipeline(resources, references, p.store, p.kubelets, p.clock, maxWaiting)
+	p.pipeline = newMetricPipeline(resources, references, p.store, p.kubelets, address, p.clock, maxWaiting)
 	synced := func() bool { return p.informers.Check(context.Background()) == nil }
 	p.resolver = selectorresolver.NewResolver(p.store.Pods, synced, partial, p.clock)
 	return nil
@@ -164,13 +165,13 @@ func (p *components) install(versions sets.Set[schema.GroupVersion], server *gen
 	options := valueapi.Options{
 		Enabled: versions.Has, Querier: p.pipeline.evaluator, Quota: p.watches.quota, Settings: initial.Watch.Stream, Clock: p.clock, Random: rand.Float64, MinRequestTimeout: minRequestTimeout,
 	}
-	custom, err := custommetrics.InstallAPI(server, custommetrics.Options{Metrics: p.pipeline.catalog, Objects: p.resolver, Options: options})
+	custom, err := custommetrics.InstallAPI(server, custommetrics.Options{Metrics: p.pipeline.router, Objects: p.resolver, Options: options})
 	if err != nil {
 		return err
 	}
 	p.addValueGroup(custom)
 	external, err := externalmetrics.InstallAPI(server, externalmetrics.Options{
-		Metrics: p.pipeline.catalog, Policies: p.pipeline.policies, Options: options,
+		Metrics: p.pipeline.router, Policies: p.pipeline.policies, Options: options,
 	})
 	if err != nil {
 		return err

@@ -131,6 +131,8 @@ func TestReasonsDocumented(t *testing.T) {
 	explained("rules.md", ruleReasons, reasonsIn(t, "../query/sampleage.go")...)
 	explained("rules.md", ruleReasons, reasonsIn(t, "../prometheus/rules/health.go")...)
 	explained("rules.md", ruleReasons, reasonsIn(t, "../prometheus/resourcerules/evaluation.go")...)
+	explained("rules.md", ruleReasons, reasonsIn(t, "../routes/routes.go")...)
+	explained("rules.md", ruleReasons, reasonsIn(t, "../routes/discovery.go")...)
 	for _, reason := range reasonsIn(t, "../../api/v1alpha1/conditions.go") {
 		known[reason] = true
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 var invalidPartCount = metricSet.GaugeVec("config_invalid_parts",
-	"Number of rules, sources and declared metrics that cannot be used, by part (rule, source, declared_metric). "+
+	"Number of rules, sources and declared metrics that cannot be used, by part (rule, route, source, declared_metric). "+
 		"The log and the status have their paths.", "part")
 
 // maxInvalidLogged limits the lines for one change: tenants may declare thousands of metrics.
@@ -31,6 +31,7 @@ func (p *metricPipeline) reportInvalid(ctx context.Context, before map[v1alpha1.
 	}{
 		{"rule", append(p.catalog.InvalidRules(), p.resourceRules.invalid()...)},
 		{"source", p.sources.invalid()},
+		{"route", p.invalidRoutes()},
 		{"declared_metric", p.catalog.InvalidDeclared()},
 	} {
 		invalidPartCount.WithLabelValues(part.name).Set(float64(len(part.invalid)))
@@ -58,7 +59,7 @@ func (r *sourceRegistry) invalid() []v1alpha1.RuleHealth {
 	defer r.mu.Unlock()
 	var all []v1alpha1.RuleHealth
 	for i, s := range r.sources {
-		if s.prometheus == nil {
+		if s.source == nil {
 			all = append(all, v1alpha1.RuleHealth{
 				Path: fmt.Sprintf("spec.sources[%d]", i), State: v1alpha1.RuleInvalid, Reason: string(reasonInvalidSpec), Message: s.invalid.Error(),
 			})
@@ -71,5 +72,15 @@ func (r *sourceRegistry) invalid() []v1alpha1.RuleHealth {
 func (r *resourceRules) invalid() []v1alpha1.RuleHealth {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(r.problems), func(h v1alpha1.RuleHealth) bool { return h.State != v1alpha1.RuleInvalid })
+	return invalidOnly(slices.Clone(r.problems))
+}
+
+// invalidRoutes returns the routes that cannot be used.
+func (p *metricPipeline) invalidRoutes() []v1alpha1.RuleHealth {
+	problems, _, _ := p.router.Health()
+	return invalidOnly(problems)
+}
+
+func invalidOnly(problems []v1alpha1.RuleHealth) []v1alpha1.RuleHealth {
+	return slices.DeleteFunc(problems, func(h v1alpha1.RuleHealth) bool { return h.State != v1alpha1.RuleInvalid })
 }

@@ -46,7 +46,7 @@ func TestInvalidParts(t *testing.T) {
 		return all
 	}
 	p := newMetricPipeline(&noResources{}, config.NewReferences(fake.NewClientset(), "backend", nil),
-		samplestore.NewStore(clock.RealClock{}, time.Minute), fakeKubelets{}, clock.RealClock{}, 200)
+		samplestore.NewStore(clock.RealClock{}, time.Minute), fakeKubelets{}, nil, clock.RealClock{}, 200)
 	runUntilEnd(t, func(ctx context.Context) { p.run(klog.NewContext(ctx, logger)) })
 	expect := func(counts map[string]float64, want ...string) {
 		t.Helper()
@@ -87,7 +87,7 @@ func TestInvalidParts(t *testing.T) {
 		`"path"="spec.externalMetrics.rules[1]"|"reason"="InvalidSeriesQuery"|"message"="seriesQuery is not a selector`,
 		`"path"="spec.sources[1]"|"reason"="InvalidSpec"|"message"="spec.sources[1].prometheus.url`,
 	}
-	expect(map[string]float64{"rule": 1, "source": 1, "declared_metric": 1}, all...)
+	expect(map[string]float64{"rule": 1, "route": 0, "source": 1, "declared_metric": 1}, all...)
 	explained("misses", `no rule makes the metric "misses", and no ExternalMetric does in namespace "shop"; without metrics because of errors: spec.externalMetrics.rules[1] (InvalidSeriesQuery)`)
 	explained("lag", `; not in effect is ExternalMetric shop/lag (InvalidQuery: spec.query: `)
 
@@ -98,11 +98,11 @@ func TestInvalidParts(t *testing.T) {
 	bad = bad.DeepCopy()
 	bad.Spec.Query = "1"
 	p.declare(nil, []*v1alpha1.ExternalMetric{bad})
-	expect(map[string]float64{"rule": 1, "source": 1, "declared_metric": 0}, `"path"="spec.externalMetrics.rules[1]"|"message"="seriesQuery is empty`)
+	expect(map[string]float64{"rule": 1, "route": 0, "source": 1, "declared_metric": 0}, `"path"="spec.externalMetrics.rules[1]"|"message"="seriesQuery is empty`)
 
 	p.declare(nil, nil)
 	p.applied(t, v1alpha1.MetricsBackendSpec{})
-	expect(map[string]float64{"rule": 0, "source": 0, "declared_metric": 0})
+	expect(map[string]float64{"rule": 0, "route": 0, "source": 0, "declared_metric": 0})
 }
 
 // invalidCounts returns the values of the gauge by part.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -19,10 +20,12 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics/policy"
+	"github.com/metricsbackend/metrics-backend-operator/serving/metricsapi"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/resourcerules"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
+	"github.com/metricsbackend/metrics-backend-operator/serving/routes"
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 	"github.com/metricsbackend/metrics-backend-operator/serving/server/config"
 	"github.com/metricsbackend/metrics-backend-operator/serving/server/report"
@@ -35,9 +38,11 @@ type metricPipeline struct {
 	// references are the Secrets and ConfigMaps that sources name.
 	references *config.References
 	catalog    *rules.Catalog
-	evaluator  *query.Evaluator
-	policies   *externalmetrics.Policies
-	directory  *restmapping.Directory
+	// router is what API groups ask for metrics: those of catalog, and of other implementations.
+	router    *routes.Router
+	evaluator *query.Evaluator
+	policies  *externalmetrics.Policies
+	directory *restmapping.Directory
 	// resourceRules and poller query the same sources for resource metrics.
 	resourceRules *resourceRules
 	poller        *resourcerules.Poller
@@ -61,18 +66,19 @@ type metricPipeline struct {
 	policyError string
 }
 
-func newMetricPipeline(resources restmapping.Discovery, references *config.References, store *samplestore.Store, kubelets kubeletScraper, c clock.WithTicker, maxWaiting int) *metricPipeline {
+func newMetricPipeline(resources restmapping.Discovery, references *config.References, store *samplestore.Store, kubelets kubeletScraper, address metricsapi.Address, c clock.WithTicker, maxWaiting int) *metricPipeline {
 	p := &metricPipeline{
 		policies: externalmetrics.NewPolicies(), directory: restmapping.NewDirectory(resources, c),
 		references: references, changed: wake.NewSignal(), clock: c,
 	}
 	p.hasSources = sync.OnceFunc(func() { p.running.Go(p.directory.Run) })
 	p.catalog = rules.NewCatalog(p.directory, p.clock)
+	p.router = routes.NewRouter(p.catalog, func(source string) []metav1.APIResource { return p.sources.resources(source) })
 	p.directory.OnChange(func(mapper *restmapping.Mapper) {
 		p.catalog.SetResources(mapper)
 		p.changed.Set()
 	})
-	p.sources = &sourceRegistry{clock: c, secrets: references.Secrets.Get, configMaps: references.ConfigMaps.Get, tokens: references.Tokens, onSeries: func(source, matcher string) {
+	p.sources = &sourceRegistry{clock: c, secrets: references.Secrets.Get, configMaps: references.ConfigMaps.Get, tokens: references.Tokens(v1alpha1.SourceAccountSuffix), metricsAPITokens: references.Tokens(v1alpha1.MetricsAPIAccountSuffix), address: address, onSeries: func(source, matcher string) {
 		p.updateSeries(source, matcher)
 		p.changed.Set()
 	}}
@@ -89,7 +95,7 @@ func newMetricPipeline(resources restmapping.Discovery, references *config.Refer
 func (p *metricPipeline) reporter(observedGeneration func() int64) *report.Reporter {
 	return &report.Reporter{
 		Catalog: p.catalog, Evaluator: p.evaluator, Clock: p.clock, ObservedGeneration: observedGeneration,
-		Kubelets: p.resourceRules.report, Sources: p.sources.health, ResourceRules: p.resourceRules.health,
+		Kubelets: p.resourceRules.report, Sources: p.sources.health, ResourceRules: p.resourceRules.health, Routes: p.router.Health,
 	}
 }
 
@@ -111,6 +117,7 @@ func (p *metricPipeline) apply(ctx context.Context, spec *v1alpha1.MetricsBacken
 	p.evaluator.SourcesChanged()
 	p.resourceRules.apply(ctx, spec)
 	p.catalog.Apply(spec)
+	p.router.Apply(spec)
 	matchers := map[string][]string{}
 	selections := p.catalog.Selections()
 	for _, s := range selections {

@@ -47,7 +47,7 @@ func newTestPipeline(t *testing.T) (*metricPipeline, *noResources) {
 	t.Helper()
 	resources := &noResources{}
 	p := newMetricPipeline(resources, config.NewReferences(fake.NewClientset(), "backend", nil),
-		samplestore.NewStore(clock.RealClock{}, time.Minute), fakeKubelets{}, clock.RealClock{}, 200)
+		samplestore.NewStore(clock.RealClock{}, time.Minute), fakeKubelets{}, nil, clock.RealClock{}, 200)
 	runUntilEnd(t, p.run)
 	return p, resources
 }
@@ -70,7 +70,7 @@ func (p *metricPipeline) applied(t *testing.T, spec v1alpha1.MetricsBackendSpec)
 // TestExtraCA: sources follow the ConfigMap of serving.caConfigMap, which is watched.
 func TestExtraCA(t *testing.T) {
 	p := newMetricPipeline(&noResources{}, config.NewReferences(fake.NewClientset(), "backend", nil),
-		samplestore.NewStore(clock.RealClock{}, time.Minute), fakeKubelets{}, clock.RealClock{}, 200)
+		samplestore.NewStore(clock.RealClock{}, time.Minute), fakeKubelets{}, nil, clock.RealClock{}, 200)
 	for name, want := range map[string]string{
 		"first":  `the ConfigMap "first" for serving.caConfigMap is not known yet: no answer from kube-apiserver yet`,
 		"second": `the ConfigMap "second" for serving.caConfigMap is not known yet: no answer from kube-apiserver yet`,

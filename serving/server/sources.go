@@ -19,6 +19,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/internal/rungroup"
+	"github.com/metricsbackend/metrics-backend-operator/serving/metricsapi"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
@@ -37,6 +38,9 @@ type sourceRegistry struct {
 	secrets    sourceclient.Secrets
 	configMaps sourceclient.ConfigMaps
 	tokens     sourceclient.Tokens
+	// metricsAPITokens returns tokens for other implementations, and address that of their Services.
+	metricsAPITokens sourceclient.Tokens
+	address          metricsapi.Address
 	// extraCA is serving.caConfigMap.
 	extraCA atomic.Pointer[v1alpha1.ConfigMapKeyReference]
 	// onSeries is called when the known series of a matcher have changed.
@@ -52,7 +56,13 @@ type sourceRegistry struct {
 type namedSource struct {
 	// spec is guarded by the registry's mu.
 	spec v1alpha1.SourceSpec
-	// prometheus is nil if the spec is invalid; then invalid is the error.
+	// source is nil if the spec is invalid; then invalid is the error.
+	source interface {
+		query.Source
+		Run(ctx context.Context)
+		Health() v1alpha1.SourceHealth
+	}
+	// prometheus is the source if it is one, and nil otherwise.
 	prometheus *prometheus.Source
 	invalid    error
 	since      metav1.Time
@@ -92,6 +102,14 @@ func (r *sourceRegistry) update(old *namedSource, spec v1alpha1.SourceSpec, inva
 	switch {
 	case invalid != nil:
 		next.invalid = invalid
+	case spec.MetricsAPI != nil:
+		if old != nil && reflect.DeepEqual(old.spec.MetricsAPI, spec.MetricsAPI) && old.source != nil {
+			old.spec = spec
+			return old
+		}
+		options := r.options(spec.Name)
+		options.Tokens = r.metricsAPITokens
+		next.source = metricsapi.New(options, r.address, *spec.MetricsAPI)
 	case spec.Prometheus == nil:
 		next.invalid = errors.New("no kind of source is set that this version knows, such as prometheus")
 	case old != nil && old.prometheus != nil:
@@ -104,21 +122,29 @@ func (r *sourceRegistry) update(old *namedSource, spec v1alpha1.SourceSpec, inva
 			old.spec = spec
 			return old
 		}
-		next.prometheus, next.matchers, next.stop = old.prometheus, old.matchers, old.stop
+		next.source, next.prometheus, next.matchers, next.stop = old.source, old.prometheus, old.matchers, old.stop
 		return next
 	default:
-		next.prometheus, next.invalid = prometheus.New(sourceclient.Options{Name: spec.Name, Secrets: r.secrets, ConfigMaps: r.configMaps, ExtraCA: r.extraCA.Load, Tokens: r.tokens, Clock: r.clock}, *spec.Prometheus)
+		next.prometheus, next.invalid = prometheus.New(r.options(spec.Name), *spec.Prometheus)
+		next.source = next.prometheus
 	}
 	if old != nil {
 		old.stop()
 	}
 	if next.invalid != nil {
-		next.prometheus = nil
+		next.source, next.prometheus = nil, nil
 		return next
 	}
-	next.prometheus.Series().OnChange(func(matcher string) { r.onSeries(spec.Name, matcher) })
-	next.stop = r.running.Go(next.prometheus.Run)
+	if next.prometheus != nil {
+		next.prometheus.Series().OnChange(func(matcher string) { r.onSeries(spec.Name, matcher) })
+	}
+	next.stop = r.running.Go(next.source.Run)
 	return next
+}
+
+// options returns those of the client of a source.
+func (r *sourceRegistry) options(name string) sourceclient.Options {
+	return sourceclient.Options{Name: name, Secrets: r.secrets, ConfigMaps: r.configMaps, ExtraCA: r.extraCA.Load, Tokens: r.tokens, Clock: r.clock}
 }
 
 // sameResults reports whether sources of both specs give the same results: they name the
@@ -147,10 +173,18 @@ func (r *sourceRegistry) find(name string) (query.Source, bool) {
 
 // Evaluate implements query.Source.
 func (s *namedSource) Evaluate(ctx context.Context, q query.Query, at time.Time) (*query.Result, error) {
-	if s.prometheus == nil {
+	if s.source == nil {
 		return nil, s.failure()
 	}
-	return s.prometheus.Evaluate(ctx, q, at)
+	return s.source.Evaluate(ctx, q, at)
+}
+
+// Concurrency implements query.ConcurrentSource.
+func (s *namedSource) Concurrency() int {
+	if c, ok := s.source.(query.ConcurrentSource); ok {
+		return c.Concurrency()
+	}
+	return 0
 }
 
 // failure returns the error of a source with an invalid spec.
@@ -181,11 +215,21 @@ func (r *sourceRegistry) setMatchers(matchers map[string][]string) {
 	}
 }
 
+// resources returns what another implementation lists in its discovery.
+func (r *sourceRegistry) resources(name string) []metav1.APIResource {
+	if s := r.lookup(name); s != nil {
+		if other, ok := s.source.(*metricsapi.Source); ok {
+			return other.Resources()
+		}
+	}
+	return nil
+}
+
 // series returns the series of a matcher that a source knows.
 func (r *sourceRegistry) series(name, matcher string) (series.Found, bool) {
 	s := r.lookup(name)
 	switch {
-	case s == nil:
+	case s == nil, s.source != nil && s.prometheus == nil:
 		return series.Found{}, false
 	case s.prometheus == nil:
 		return series.Found{Err: s.failure()}, true
@@ -199,11 +243,11 @@ func (r *sourceRegistry) health() []v1alpha1.SourceHealth {
 	defer r.mu.Unlock()
 	var all []v1alpha1.SourceHealth
 	for _, s := range r.sources {
-		if s.prometheus == nil {
+		if s.source == nil {
 			all = append(all, v1alpha1.SourceHealth{Name: s.spec.Name, Reason: string(reasonInvalidSpec), Message: s.invalid.Error(), Since: s.since})
 			continue
 		}
-		h := s.prometheus.Health()
+		h := s.source.Health()
 		h.Name = s.spec.Name
 		all = append(all, h)
 	}
@@ -216,10 +260,10 @@ func (r *sourceRegistry) ready() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.sources {
-		if s.spec.Optional || s.prometheus == nil {
+		if s.spec.Optional || s.source == nil {
 			continue
 		}
-		if h := s.prometheus.Health(); !h.Healthy {
+		if h := s.source.Health(); !h.Healthy {
 			return fmt.Errorf("source %q has not answered: %s: %s", s.spec.Name, h.Reason, h.Message)
 		}
 		for _, matcher := range s.matchers {

@@ -69,7 +69,7 @@ func TestSourceNeverGetsServingsToken(t *testing.T) {
 	p.pipeline.references.Watch(&v1alpha1.MetricsBackendSpec{Sources: specs})
 	go p.pipeline.references.Run(t.Context())
 	eventuallyTrue(t, "there is a token", func() bool {
-		_, err := p.pipeline.references.Tokens("").Token()
+		_, err := p.pipeline.references.Tokens(v1alpha1.SourceAccountSuffix)("").Token()
 		return err == nil
 	})
 	p.pipeline.sources.apply(specs, nil)

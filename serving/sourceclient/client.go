@@ -6,6 +6,7 @@
 package sourceclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -45,6 +46,8 @@ type Options struct {
 	Clock  clock.WithTicker
 	// Dial opens connections; nil for the default.
 	Dial Dial
+	// MaxRequests limits concurrent requests, and so the memory for their responses; 0 means DefaultMaxRequests.
+	MaxRequests int
 }
 
 // Spec is a source as far as connections to it depend on it. It is valid.
@@ -56,6 +59,9 @@ type Spec struct {
 	TLS            v1alpha1.SourceTLS
 	Authentication v1alpha1.SourceAuthentication
 	Headers        []v1alpha1.SourceHeader
+	// Direct says that requests use no proxy, and HTTP/1.1: each of concurrent requests has a connection of its own,
+	// so that they spread over the replicas of a Service.
+	Direct bool
 }
 
 // sameData reports whether both are for the same server and tenant, and have the same parameters,
@@ -89,7 +95,8 @@ type Client struct {
 
 // New returns a Client. If a Secret is missing or unusable, requests fail until it is there.
 func New(o Options, spec Spec, tokenIssued func()) *Client {
-	return &Client{options: o, tokenIssued: tokenIssued, slots: semaphore.NewWeighted(MaxRequests), spec: &spec, stop: func() {}}
+	o.MaxRequests = cmp.Or(o.MaxRequests, DefaultMaxRequests)
+	return &Client{options: o, tokenIssued: tokenIssued, slots: semaphore.NewWeighted(int64(o.MaxRequests)), spec: &spec, stop: func() {}}
 }
 
 // Apply replaces the spec for future requests.
@@ -133,7 +140,7 @@ func (c *Client) Connection() (*Connection, *query.Failure) {
 	if before != nil && before.Spec == c.spec && before.credentials.equal(found) {
 		return before, nil
 	}
-	next, err := newConnection(c.spec, found, before, c.options.Dial)
+	next, err := newConnection(c.spec, found, before, &c.options)
 	if err != nil {
 		return nil, query.Failf(query.ReasonCredentials, "%s", err)
 	}
@@ -168,7 +175,7 @@ func (c *Client) Do(ctx context.Context, n *Connection, timeout time.Duration, r
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ErrTimeout)
 	defer cancel()
 	if err := c.slots.Acquire(ctx, 1); err != nil {
-		return FailureOf(c.options.Name, nil, query.Failf(query.ReasonTimeout, "%d other requests were under way all the time: the source is slow, or is asked too much", MaxRequests))
+		return FailureOf(c.options.Name, nil, query.Failf(query.ReasonTimeout, "%d other requests were under way all the time: the source is slow, or is asked too much", c.options.MaxRequests))
 	}
 	defer c.slots.Release(1)
 	defer c.closeReplaced(n)
@@ -199,7 +206,7 @@ func (c *Client) issuedTokens(client *credentials) transport.ResettableTokenSour
 // source: it is always verified, also by public authorities, and gets no client certificate. oauth2 reads at
 // most 1 MiB of an answer.
 func (c *Client) requestToken(ctx context.Context, config *clientcredentials.Config, client *credentials) (*oauth2.Token, error) {
-	own, err := newTransport(&Spec{}, &credentials{extraCA: client.extraCA}, c.options.Dial)
+	own, err := newTransport(&Spec{}, &credentials{extraCA: client.extraCA}, &c.options)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -21,10 +22,9 @@ import (
 )
 
 const (
-	// MaxRequests limits concurrent requests to a source, and so the memory for their
-	// responses. Two replicas stay within the 20 concurrent queries that Prometheus allows
-	// by default.
-	MaxRequests = 10
+	// DefaultMaxRequests has two replicas stay within the 20 concurrent queries that Prometheus
+	// allows by default.
+	DefaultMaxRequests = 10
 	// maxHeaderBytes limits the headers of a response.
 	maxHeaderBytes = 64 << 10
 )
@@ -43,14 +43,14 @@ type Connection struct {
 }
 
 // newConnection reuses the transport of the connection before if its TLS settings are the same.
-func newConnection(spec *Spec, c *credentials, before *Connection, dial Dial) (*Connection, error) {
+func newConnection(spec *Spec, c *credentials, before *Connection, o *Options) (*Connection, error) {
 	n := &Connection{Spec: spec, credentials: c}
 	if before != nil && before.credentials.sameTLS(c) && before.Spec.Endpoint == spec.Endpoint &&
 		before.Spec.TLS.ServerName == spec.TLS.ServerName &&
 		before.Spec.TLS.InsecureSkipVerify == spec.TLS.InsecureSkipVerify {
 		n.transport = before.transport
 	} else {
-		t, err := newTransport(spec, c, dial)
+		t, err := newTransport(spec, c, o)
 		if err != nil {
 			return nil, err
 		}
@@ -89,7 +89,7 @@ func (n *Connection) Unauthorized(began time.Time) {
 // refuseRedirects keeps credentials from being sent to another host.
 func refuseRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-func newTransport(spec *Spec, c *credentials, dial Dial) (*http.Transport, error) {
+func newTransport(spec *Spec, c *credentials, o *Options) (*http.Transport, error) {
 	config, err := transport.TLSConfigFor(&transport.Config{TLS: transport.TLSConfig{
 		CAData: c.ca, CertData: c.certificate, KeyData: c.key,
 		ServerName: spec.TLS.ServerName, Insecure: spec.TLS.InsecureSkipVerify,
@@ -108,14 +108,19 @@ func newTransport(spec *Spec, c *credentials, dial Dial) (*http.Transport, error
 			return nil, errors.New("no CA certificate in PEM under the key of the ConfigMap that serving.caConfigMap names, nor in tls: correct them")
 		}
 	}
-	return utilnet.SetTransportDefaults(&http.Transport{
+	t := &http.Transport{
 		TLSClientConfig:        config,
-		DialContext:            dial,
-		MaxConnsPerHost:        MaxRequests,
-		MaxIdleConnsPerHost:    MaxRequests,
+		DialContext:            o.Dial,
+		MaxConnsPerHost:        o.MaxRequests,
+		MaxIdleConnsPerHost:    o.MaxRequests,
 		IdleConnTimeout:        90 * time.Second,
 		MaxResponseHeaderBytes: maxHeaderBytes,
-	}), nil
+	}
+	if spec.Direct {
+		config.NextProtos = []string{"http/1.1"}
+		t.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+	}
+	return utilnet.SetTransportDefaults(t), nil
 }
 
 // headers adds headers to each request.

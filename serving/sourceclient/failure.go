@@ -36,7 +36,7 @@ func FailureOf(source string, n *Connection, err error) *query.Failure {
 	if n != nil {
 		c = n.credentials
 	}
-	return &query.Failure{Source: source, Reason: f.Reason, Message: text.Line(c.redact(f.Message), MaxMessage), Unparsable: f.Unparsable, RetryAfter: f.RetryAfter}
+	return &query.Failure{Source: source, Reason: f.Reason, Message: text.Line(c.redact(f.Message), MaxMessage), Unparsable: f.Unparsable, RetryAfter: f.RetryAfter, Status: f.Status}
 }
 
 // remoteAlert is the operation in the error of crypto/tls for an alert of the server.

@@ -55,7 +55,7 @@ func TestProxies(t *testing.T) {
 // printProxies prints the proxies of URLs to the standard output.
 func printProxies(t *testing.T, urls []string) {
 	t.Helper()
-	transport, err := newTransport(&Spec{}, &credentials{}, nil)
+	transport, err := newTransport(&Spec{}, &credentials{}, &Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -206,7 +206,7 @@ func (namer) Name(*http.Request) (namespace, name string, err error) {
 	return "", "", errors.New("values have no name")
 }
 
-// apiError returns the API status of an error. A failing source is a 503, whatever its own status
+// apiError returns the API status of an error. That of another implementation is passed on. Else a failing source is a 503, whatever its own status
 // was: its 404 or 403 does not concern this client. The source's text is kept. There is no
 // Retry-After, since client-go would retry ten times before an autoscaler saw the error.
 func apiError(err error) error {
@@ -215,6 +215,8 @@ func apiError(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &failure) && failure.Status != nil:
+		return &apierrors.StatusError{ErrStatus: *failure.Status}
 	case errors.As(err, &status):
 		// What is around it the API server does not look into.
 		told := status.Status()

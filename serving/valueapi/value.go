@@ -37,7 +37,12 @@ func Warn(ctx context.Context, values *query.Values, of func(*query.Omission) st
 			break
 		}
 	}
-	for _, text := range values.Warnings[:min(len(values.Warnings), maxWarnings)] {
+	AddWarnings(ctx, values.Warnings)
+}
+
+// AddWarnings hands on the first warnings of a source.
+func AddWarnings(ctx context.Context, warnings []string) {
+	for _, text := range warnings[:min(len(warnings), maxWarnings)] {
 		warning.AddWarning(ctx, "", text)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
@@ -54,5 +55,6 @@ func (k *kept) holds(o *kept, earlier bool) bool {
 	if k.point.Fallback && !o.point.Fallback {
 		return false
 	}
-	return earlier || k.point.Time.Equal(o.point.Time) && k.point.Quantity.Cmp(o.point.Quantity) == 0 && k.point.Fallback == o.point.Fallback
+	return earlier || k.point.Time.Equal(o.point.Time) && k.point.Quantity.Cmp(o.point.Quantity) == 0 && k.point.Fallback == o.point.Fallback &&
+		equality.Semantic.DeepEqual(k.point.Passed, o.point.Passed)
 }

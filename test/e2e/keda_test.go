@@ -16,6 +16,7 @@ import (
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,8 +38,9 @@ const (
 
 // KEDA's operator and adapter, a metrics-server that an add-on manager keeps, and a MetricsBackend with all three groups and
 // its defaults: each goes on, and custom metrics, which nobody else has, are ours. While KEDA's operator writes a caBundle of
-// its own, its API is not taken over. Without that it is taken over, and given back, while helm-controller, which applied it,
-// applies it once more. Nobody's request fails.
+// its own, its API is not taken over. Without that it is taken over, with a route that leads to KEDA what no rule defines, and
+// given back, while helm-controller, which applied it, applies it once more. KEDA scales all the time, and beside it an HPA by
+// an external metric of ours. Nobody's request fails.
 func TestKEDA(t *testing.T) {
 	measureNamespaces(t)
 	deployMetricsServer(t)
@@ -103,6 +105,14 @@ func TestKEDA(t *testing.T) {
 		}
 	}
 
+	kedaScales(t, 2)
+	outcome.Eventually(t, 3*time.Minute, "an HPA scales by an external metric of ours beside it", func(ctx context.Context) error {
+		return scaledUp(ctx, types.NamespacedName{Namespace: shop, Name: "mailer"}, autoscalingv2.ExternalMetricSourceType)
+	})
+	if listed := kubectl(t, "get", "--raw", "/apis/external.metrics.k8s.io/v1beta1"); !strings.Contains(listed, `"externalmetrics"`) || !strings.Contains(listed, `queue_length"`) {
+		t.Errorf("discovery is %s", listed)
+	}
+
 	t.Log("helm-controller applies it again")
 	correctDrift := func(mode string) {
 		kubectl(t, "-n", fluxNamespace, "patch", "helmrelease", "keda", "--type=merge", "-p",
@@ -124,7 +134,8 @@ func TestKEDA(t *testing.T) {
 	waitReady(t)
 	waitPointsTo(t, kedaVersion, ourService)
 
-	t.Log("given back")
+	t.Log("given back, once no autoscaler reads what KEDA does not serve")
+	kubectl(t, "-n", shop, "delete", "hpa", "mailer")
 	editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) { spec.ExternalMetrics = nil })
 	back := waitPointsTo(t, kedaVersion, kedaService)
 	if back.Labels[v1alpha1.LabelBackend] != "" || back.Annotations[v1alpha1.AnnotationPreviousOwner] != "" {
@@ -139,15 +150,27 @@ func TestKEDA(t *testing.T) {
 	addons.requireIdle(t)
 }
 
-// createBesideKEDA creates a MetricsBackend with all groups and defaults. Its rules make a custom metric, and one with the
-// name of KEDA's, so that the autoscaler of the ScaledObject loses nothing by a takeover.
+// createBesideKEDA creates a MetricsBackend with all groups and defaults. Its rules make a custom and an external metric, and
+// a route leads to KEDA whatever else is asked for.
 func createBesideKEDA(t *testing.T) {
 	t.Helper()
+	certificates, err := suite.core.CoreV1().Secrets("keda").Get(t.Context(), "kedaorg-certs", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "keda-ca", Namespace: namespace}, Data: map[string]string{"ca.crt": string(certificates.Data["ca.crt"])}}
+	if err := suite.client.Create(t.Context(), ca); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = run("kubectl", "-n", namespace, "delete", "configmap", ca.Name) })
 	second := &metav1.Duration{Duration: 5 * time.Second}
 	backend := &v1alpha1.MetricsBackend{ObjectMeta: metav1.ObjectMeta{Name: backendName}, Spec: v1alpha1.MetricsBackendSpec{
 		ResourceMetrics: &v1alpha1.ResourceMetricsSpec{},
 		Sources: []v1alpha1.SourceSpec{{Name: "prometheus", Prometheus: &v1alpha1.PrometheusSource{
 			URL: prometheusURL(t, "prometheus"), Interval: second, SeriesInterval: second,
+		}}, {Name: "keda", Optional: true, MetricsAPI: &v1alpha1.MetricsAPISource{
+			Service: v1alpha1.ExistingService{Namespace: "keda", Name: "keda-metrics-apiserver"}, Group: v1alpha1.ExternalMetricsGroup,
+			TLS: v1alpha1.SourceTLS{CAConfigMap: &v1alpha1.ConfigMapKeyReference{Name: ca.Name, Key: "ca.crt"}},
 		}}},
 		CustomMetrics: &v1alpha1.CustomMetricsSpec{Rules: []v1alpha1.MetricRule{{
 			SeriesQuery: `checkout_requests_total{namespace!="",pod!=""}`,
@@ -157,12 +180,14 @@ func createBesideKEDA(t *testing.T) {
 			Name:         v1alpha1.RuleName{Matches: "^(.*)_total$", As: "${1}_per_second"},
 			MetricsQuery: "sum(rate(<<.Series>>{<<.LabelMatchers>>}[20s])) by (<<.GroupBy>>)",
 		}}},
-		ExternalMetrics: &v1alpha1.ExternalMetricsSpec{Rules: []v1alpha1.MetricRule{{
-			SeriesQuery:  `{__name__="cart_items"}`,
-			Name:         v1alpha1.RuleName{As: "s0-workload-keda-demo"},
-			Resources:    v1alpha1.RuleResources{Namespaced: new(bool)},
-			MetricsQuery: "max(cart_items)",
-		}}},
+		ExternalMetrics: &v1alpha1.ExternalMetricsSpec{
+			Rules: []v1alpha1.MetricRule{{
+				SeriesQuery:  `{__name__="mail_queue_length"}`,
+				Name:         v1alpha1.RuleName{As: "mail/queue_length"},
+				MetricsQuery: "sum(<<.Series>>{<<.LabelMatchers>>})",
+			}},
+			Routes: []v1alpha1.MetricRoute{{Source: "keda", Match: v1alpha1.RouteMatch{Selector: &v1alpha1.RouteSelector{Key: "scaledobject.keda.sh/name"}}}},
+		},
 	}}
 	if err := suite.client.Create(t.Context(), backend); err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ package plugincluster
 import (
 	"crypto/x509"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -16,9 +17,12 @@ import (
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
@@ -45,6 +49,9 @@ func (w *World) respond(r *http.Request) response {
 	}
 	if code := w.Codes[path]; code != 0 {
 		return errorResponse(code, path)
+	}
+	if r.Method == http.MethodPatch && w.Apply != nil {
+		return w.apply(r)
 	}
 	name, isBackend := strings.CutPrefix(path, backendsPath+"/")
 	version, kind, _ := strings.Cut(strings.TrimPrefix(path, "/apis/metrics.k8s.io/"), "/")
@@ -94,6 +101,22 @@ func (w *World) respond(r *http.Request) response {
 		return w.Served[version].respond(version, kind)
 	}
 	return errorResponse(http.StatusNotFound, path)
+}
+
+// apply returns the applied object, or the conflict.
+func (w *World) apply(r *http.Request) response {
+	object, query := &unstructured.Unstructured{}, r.URL.Query()
+	if err := yaml.NewYAMLOrJSONDecoder(r.Body, 1<<20).Decode(object); err != nil || query.Get("fieldManager") == "" || query.Get("force") == "true" {
+		return errorResponse(http.StatusBadRequest, r.URL.Path)
+	}
+	if managers := w.Apply(object); managers != nil {
+		conflict := apierrors.NewApplyConflict(nil, fmt.Sprintf("Apply failed with 1 conflict: conflict with %q", managers)).Status()
+		conflict.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+		a := jsonResponse(conflict)
+		a.code = http.StatusConflict
+		return a
+	}
+	return jsonResponse(object)
 }
 
 // aggregated returns the discovery document of all groups.

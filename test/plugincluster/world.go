@@ -12,6 +12,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 
@@ -46,6 +47,9 @@ type World struct {
 	Metrics string
 	// Codes are the status codes of paths that fail.
 	Codes map[string]int
+	// Apply is called with each object that is applied server-side, and may change the world. It returns the field managers
+	// with which it conflicts.
+	Apply func(object *unstructured.Unstructured) []string
 	// Hanging are paths that get no response.
 	Hanging []string
 }

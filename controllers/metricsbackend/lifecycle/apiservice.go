@@ -5,19 +5,17 @@ package lifecycle
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/internal/apiservices"
 )
 
 // Identity says which APIServices are a MetricsBackend's, and where they should point to.
@@ -62,8 +60,8 @@ func (o Identity) IsRepointed(live *apiregistrationv1.APIService) bool {
 
 // isRepointed reports whether a manager other than any operator's pointed an APIService to its Service.
 func isRepointed(live *apiregistrationv1.APIService) bool {
-	_, namespace := ChangedBy(live, ServiceNamespaceField)
-	_, name := ChangedBy(live, ServiceNameField)
+	_, namespace := apiservices.ChangedBy(live, v1alpha1.FieldOwner, apiservices.ServiceNamespaceField)
+	_, name := apiservices.ChangedBy(live, v1alpha1.FieldOwner, apiservices.ServiceNameField)
 	return namespace || name
 }
 
@@ -82,60 +80,11 @@ func DescribeTarget(service *apiregistrationv1.APIService) string {
 	return fmt.Sprintf("Service %s/%s", service.Spec.Service.Namespace, service.Spec.Service.Name)
 }
 
-// Paths of fields of an APIService in managedFields.
-var (
-	ServiceNamespaceField = []string{"f:spec", "f:service", "f:namespace"}
-	ServiceNameField      = []string{"f:spec", "f:service", "f:name"}
-	CABundleField         = []string{"f:spec", "f:caBundle"}
-)
-
-// ChangedBy returns the field manager that changed a field that we wrote, and whether there is
-// one. A field that we still own, alone or shared, is unchanged.
-func ChangedBy(live *apiregistrationv1.APIService, field []string) (string, bool) {
-	var others, managing []metav1.ManagedFieldsEntry
-	for _, entry := range live.ManagedFields {
-		ours, manages := entry.Manager == v1alpha1.FieldOwner, managesField(entry, field)
-		switch {
-		case entry.Subresource != "":
-		case ours && manages:
-			return "", false
-		case manages:
-			managing = append(managing, entry)
-		case !ours:
-			others = append(others, entry)
-		}
-	}
-	if len(managing) == 0 {
-		// A removed field has no manager: take the last writer.
-		managing = others
-	}
-	return newestEntry(managing).Manager, len(live.ManagedFields) > 0
-}
-
-func managesField(entry metav1.ManagedFieldsEntry, path []string) bool {
-	var fields map[string]any
-	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
-		return false
-	}
-	_, found, err := unstructured.NestedFieldNoCopy(fields, path...)
-	return found && err == nil
-}
-
-func newestEntry(entries []metav1.ManagedFieldsEntry) metav1.ManagedFieldsEntry {
-	var last metav1.ManagedFieldsEntry
-	for _, entry := range entries {
-		if last.Time == nil || entry.Time != nil && last.Time.Before(entry.Time) {
-			last = entry
-		}
-	}
-	return last
-}
-
 // ConflictingManager returns the field manager that changed our fields of an APIService,
 // and whether there is one. If no field was changed, only the desired state differs.
 func (o Identity) ConflictingManager(live *apiregistrationv1.APIService) (string, bool) {
 	for _, field := range o.differingFields(live) {
-		if manager, changed := ChangedBy(live, field); changed {
+		if manager, changed := apiservices.ChangedBy(live, v1alpha1.FieldOwner, field); changed {
 			return manager, true
 		}
 	}
@@ -155,11 +104,11 @@ func (o Identity) differingFields(live *apiregistrationv1.APIService) [][]string
 		path []string
 	}{
 		{o.HasLabel(live), []string{"f:metadata", "f:labels", "f:" + v1alpha1.LabelBackend}},
-		{to.Namespace == target.Namespace, ServiceNamespaceField},
-		{to.Name == target.Name, ServiceNameField},
+		{to.Namespace == target.Namespace, apiservices.ServiceNamespaceField},
+		{to.Name == target.Name, apiservices.ServiceNameField},
 		{ptr.Deref(to.Port, manifests.ServicePort) == target.Port, []string{"f:spec", "f:service", "f:port"}},
 		{spec.InsecureSkipTLSVerify == target.InsecureSkipTLSVerify, []string{"f:spec", "f:insecureSkipTLSVerify"}},
-		{bytes.Equal(spec.CABundle, target.CABundle), CABundleField},
+		{bytes.Equal(spec.CABundle, target.CABundle), apiservices.CABundleField},
 		{spec.GroupPriorityMinimum == *desired.Spec.GroupPriorityMinimum, []string{"f:spec", "f:groupPriorityMinimum"}},
 		{spec.VersionPriority == *desired.Spec.VersionPriority, []string{"f:spec", "f:versionPriority"}},
 	} {

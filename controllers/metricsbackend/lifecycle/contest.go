@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/apiservices"
 )
 
 const (
@@ -90,5 +92,5 @@ func (v *Version) describeContest() string {
 	return fmt.Sprintf("APIService %s is contested: %s keeps changing it back%s, so the operator has stopped to write it. Take it out of what that "+
 		"applies, then delete it (kubectl delete apiservice %s) and it is registered again; or leave it to them "+
 		"by taking version %s out of %s.versions. The operator tries once more every %d hours, and after a change of the spec%s",
-		v.Name(), who, where, v.Name(), v.GV.Version, v.Section, int(ContestWindow.Hours()), ManagedBy(v.Live))
+		v.Name(), who, where, v.Name(), v.GV.Version, v.Section, int(ContestWindow.Hours()), apiservices.ManagedBy(v.Live))
 }

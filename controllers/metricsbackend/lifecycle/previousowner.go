@@ -16,6 +16,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/internal/apiservices"
 )
 
 // PreviousOwner is the state of an APIService before its adoption.
@@ -72,7 +73,7 @@ func ReadPreviousOwner(service *apiregistrationv1.APIService) (*PreviousOwner, e
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("annotation %s: %w", v1alpha1.AnnotationPreviousOwner, err)
 	}
-	if _, changed := ChangedBy(service, CABundleField); changed && len(service.Spec.CABundle) > 0 && (Identity{Target: before.Target()}).PointsToTarget(service) {
+	if _, changed := apiservices.ChangedBy(service, v1alpha1.FieldOwner, apiservices.CABundleField); changed && len(service.Spec.CABundle) > 0 && (Identity{Target: before.Target()}).PointsToTarget(service) {
 		before.CABundle, before.InsecureSkipTLSVerify = service.Spec.CABundle, service.Spec.InsecureSkipTLSVerify
 	}
 	before.CABundle, _ = CutAuthority(before.CABundle, "")
@@ -115,5 +116,5 @@ func AdoptedFrom(service *apiregistrationv1.APIService) string {
 	if err != nil {
 		return "taken over, and cannot be handed back: " + err.Error()
 	}
-	return fmt.Sprintf("taken over from Service %s, to which it is handed back%s", before.Target(), ManagedBy(service))
+	return fmt.Sprintf("taken over from Service %s, to which it is handed back%s", before.Target(), apiservices.ManagedBy(service))
 }

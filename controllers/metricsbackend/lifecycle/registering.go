@@ -13,6 +13,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/internal/apiservices"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
@@ -70,7 +71,7 @@ var registering = []Transition{
 	{
 		From: []State{Moving}, On: "the APIService is someone else's, and who applies it writes it back at any time", To: Pending, reason: v1alpha1.ReasonNotOwned,
 		when: (*Version).isReconciled, text: func(v *Version) string {
-			manager := ManagedBy(v.Live)
+			manager := apiservices.ManagedBy(v.Live)
 			return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s, and %s %s. It stays theirs: take version %s out of "+
 				"%s.versions; or %s", v.Name(), DescribeTarget(v.Live), manager.Who, v1alpha1.WritesBack, v.GV.Version, v.Section, manager.Remedy)
 		},
@@ -85,7 +86,7 @@ var registering = []Transition{
 		reason: v1alpha1.ReasonNotOwned, recheck: func(v *Version) time.Duration { return max(0, AdoptionGrace-v.unavailable()) }, text: func(v *Version) string {
 			return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s, and %s.adoption is IfUnavailable: it is taken over once "+
 				"kube-apiserver has reported it unavailable for %s; set that to Always to take it over now%s%s",
-				v.Name(), DescribeTarget(v.Live), v.Section, AdoptionGrace, v.describeDifferences(), ManagedBy(v.Live))
+				v.Name(), DescribeTarget(v.Live), v.Section, AdoptionGrace, v.describeDifferences(), apiservices.ManagedBy(v.Live))
 		},
 	},
 	{
@@ -95,7 +96,7 @@ var registering = []Transition{
 				"that implementation and its registration (kubectl delete apiservice %s); or, after kubectl metrics verify --before-adoption, "+
 				"set %s.adoption to IfUnavailable to take it over only if it does not answer, or to Always to take it over now (it is handed "+
 				"back when this MetricsBackend goes)%s%s",
-				v.Name(), DescribeTarget(v.Live), v.GV.Version, v.Section, v.Name(), v.Section, v.describeDifferences(), ManagedBy(v.Live))
+				v.Name(), DescribeTarget(v.Live), v.GV.Version, v.Section, v.Name(), v.Section, v.describeDifferences(), apiservices.ManagedBy(v.Live))
 		},
 	},
 
@@ -261,7 +262,9 @@ func (v *Version) describeDifferences() string {
 }
 
 // isReconciled reports whether the APIService is someone else's, and who applies it writes it back at any time.
-func (v *Version) isReconciled() bool { return v.IsForeign() && ManagedBy(v.Live).Reconciles }
+func (v *Version) isReconciled() bool {
+	return v.IsForeign() && apiservices.ManagedBy(v.Live).Reconciles
+}
 
 // unavailable returns for how long kube-apiserver has reported the APIService unavailable.
 func (v *Version) unavailable() time.Duration {

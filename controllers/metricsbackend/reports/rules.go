@@ -35,7 +35,7 @@ type Unhealthy struct {
 // pod is enough.
 func (in *Input) Rules(reports []*v1alpha1.SourceReport) (result Result, rules Unhealthy) {
 	if !in.HasRules() {
-		return Result{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "the spec has no rules"}, rules
+		return Result{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "the spec has no rules and routes"}, rules
 	}
 	counted, failing := 0, 0
 	for _, report := range reports {
@@ -182,14 +182,14 @@ func describeRules(reported []v1alpha1.RuleStatus, failing, all int) Result {
 	for _, rule := range shown[:min(len(shown), rulesShown)] {
 		parts = append(parts, fmt.Sprintf("%s: %s: %s.", rule.Path, rule.Reason, strings.TrimRight(rule.Message, ". ")))
 	}
-	return Result{metav1.ConditionFalse, reason, fmt.Sprintf("%d of %d rules make no metrics. %s %s",
+	return Result{metav1.ConditionFalse, reason, fmt.Sprintf("%d of %d rules do not work. %s %s",
 		failing, all, strings.Join(parts, " "), remedy)}
 }
 
-// HasRules reports whether the spec has any rule.
+// HasRules reports whether the spec has any rule, or any route, which pods report like one.
 func (in *Input) HasRules() bool {
 	spec := &in.Spec
 	return spec.ResourceMetrics != nil && spec.ResourceMetrics.Rules != nil ||
-		spec.CustomMetrics != nil && len(spec.CustomMetrics.Rules) > 0 ||
-		spec.ExternalMetrics != nil && len(spec.ExternalMetrics.Rules) > 0
+		spec.CustomMetrics != nil && len(spec.CustomMetrics.Rules)+len(spec.CustomMetrics.Routes) > 0 ||
+		spec.ExternalMetrics != nil && len(spec.ExternalMetrics.Rules)+len(spec.ExternalMetrics.Routes) > 0
 }

@@ -127,7 +127,7 @@ func earlier(known *metav1.Time, other metav1.Time) *metav1.Time {
 	return new(other.Rfc3339Copy())
 }
 
-// sourceRemedies say what to do about a failing source, by the reasons of serving. PATH stands for
+// sourceRemedies say what to do about a failing Prometheus, by the reasons of serving. PATH stands for
 // the source's field in the spec.
 var sourceRemedies = map[string]string{
 	"Credentials":          "Create or correct the Secret or ConfigMap that PATH names, in namespace NAMESPACE",
@@ -145,9 +145,32 @@ var sourceRemedies = map[string]string{
 	"TooLarge":             "Raise PATH.maxResponseSize, or narrow what rules ask for",
 }
 
+// metricsAPIRemedies are those of another implementation of a metrics API.
+var metricsAPIRemedies = map[string]string{
+	"Credentials":      sourceRemedies["Credentials"],
+	"ConnectionFailed": "Serving pods must reach it: check PATH.service, its pods, and NetworkPolicies",
+	"Timeout":          "See its log, and how loaded it is",
+	"CertificateUntrusted": "Where its APIService has a caBundle, name that authority in PATH.tls.ca or .tls.caConfigMap, from namespace NAMESPACE " +
+		"(KEDA: a copy of ca.crt of Secret kedaorg-certs); where it has insecureSkipTLSVerify, set PATH.tls.insecureSkipVerify",
+	"Unauthorized":   "Bind its own account to ClusterRole system:auth-delegator, without which it cannot check tokens, or see why it denies ServiceAccount ACCOUNT",
+	"ServerError":    "See its log",
+	"ServiceMissing": "Create the Service, with an address, or correct PATH.service",
+	"Loop":           "Name the Service of the implementation itself in PATH.service: a MetricsBackend is no source of another",
+	"RateLimited":    "Raise its limit, or give it more replicas",
+	"BadStatus":      "See its log, and check that what PATH.service names serves PATH.group",
+	"Malformed":      "See its log, and check that what PATH.service names serves PATH.group",
+	"InvalidSpec":    sourceRemedies["InvalidSpec"],
+	"Overloaded":     "Serving has too many requests for it waiting: see how loaded it is",
+	"TooLarge":       "Narrow what autoscalers ask it for",
+}
+
 // sourceRemedy returns what to do about a failing source.
 func (in *Input) sourceRemedy(source *v1alpha1.SourceSpec, reason string) string {
-	path := fmt.Sprintf("spec.sources[name=%s].prometheus", source.Name)
-	remedy := cmp.Or(sourceRemedies[reason], "See the serving pods' log")
-	return strings.NewReplacer("PATH", path, "NAMESPACE", in.Serving.Namespace).Replace(remedy)
+	kind, remedies := "prometheus", sourceRemedies
+	if source.MetricsAPI != nil {
+		kind, remedies = "metricsAPI", metricsAPIRemedies
+	}
+	path := fmt.Sprintf("spec.sources[name=%s].%s", source.Name, kind)
+	remedy := cmp.Or(remedies[reason], "See the serving pods' log")
+	return strings.NewReplacer("PATH", path, "NAMESPACE", in.Serving.Namespace, "ACCOUNT", in.Serving.MetricsAPIName()).Replace(remedy)
 }

@@ -5,6 +5,7 @@ package reports
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -121,19 +122,38 @@ func TestSpecSources(t *testing.T) {
 	}
 }
 
-// Every reason of serving's sources has its own remedy.
+// Every reason of serving's sources has its own remedy, which names fields that the kind of source has.
 func TestSourceRemedies(t *testing.T) {
 	t.Parallel()
 	in := input(sourcereport.Spec)
-	unknown := in.sourceRemedy(&in.Spec.Sources[0], "FromTheFuture")
-	for _, reason := range []string{
-		"Credentials", "ConnectionFailed", "Timeout", "CertificateUntrusted", "Unauthorized", "Rejected", "BadStatus", "TooLarge", "Malformed",
-		"InvalidSpec", "Overloaded", "RateLimited",
+	sources := map[string]*v1alpha1.SourceSpec{
+		"prometheus": &in.Spec.Sources[0], "metricsAPI": {Name: "keda", MetricsAPI: &v1alpha1.MetricsAPISource{}},
+	}
+	both := []string{"Credentials", "ConnectionFailed", "Timeout", "CertificateUntrusted", "Unauthorized", "BadStatus", "TooLarge", "Malformed", "InvalidSpec", "Overloaded", "RateLimited"}
+	for kind, own := range map[string][]string{"prometheus": {"Rejected", "PartialResponse"}, "metricsAPI": {"ServerError", "ServiceMissing", "Loop"}} {
+		unknown := in.sourceRemedy(sources[kind], "FromTheFuture")
+		for _, reason := range slices.Concat(both, own) {
+			got := in.sourceRemedy(sources[kind], reason)
+			if got == unknown {
+				t.Errorf("%s of %s: no remedy", reason, kind)
+			} else if strings.Contains(got, ".url") && reason == "RateLimited" {
+				t.Errorf("%s of %s: %s", reason, kind, got)
+			}
+			for _, field := range []string{".prometheus", ".url", ".timeout", ".authentication", ".headers", ".queryParameters", ".maxResponseSize", "Prometheus", "vector"} {
+				if kind == "metricsAPI" && strings.Contains(got, field) {
+					t.Errorf("%s of %s has %q in it: %s", reason, kind, field, got)
+				}
+			}
+		}
+	}
+	for reason, want := range map[string]string{
+		"Credentials":          "names, in namespace operator-ns",
+		"ConnectionFailed":     "spec.sources[name=keda].metricsAPI.service",
+		"CertificateUntrusted": "spec.sources[name=keda].metricsAPI.tls.insecureSkipVerify",
+		"Unauthorized":         "denies ServiceAccount metrics-serving-cluster-metricsapi",
 	} {
-		if got := in.sourceRemedy(&in.Spec.Sources[0], reason); got == unknown {
-			t.Errorf("%s: no remedy", reason)
-		} else if strings.Contains(got, ".url") && reason == "RateLimited" {
-			t.Errorf("%s: %s", reason, got)
+		if got := in.sourceRemedy(sources["metricsAPI"], reason); !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %q in it", reason, got, want)
 		}
 	}
 }
@@ -164,12 +184,26 @@ func TestRules(t *testing.T) {
 				sourcereport.New(sourcereport.Rule("spec.customMetrics.rules[3]", "InvalidMetricsQuery", "metricsQuery: unexpected }")),
 			},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonRulesInvalid,
-			parts: []string{"1 of 50 rules make no metrics. spec.customMetrics.rules[3]: InvalidMetricsQuery: metricsQuery: unexpected }.", "the other rules work"},
+			parts: []string{"1 of 50 rules do not work. spec.customMetrics.rules[3]: InvalidMetricsQuery: metricsQuery: unexpected }.", "the other rules work"},
 			rules: []string{
 				"spec.customMetrics.rules[3] Invalid InvalidMetricsQuery metricsQuery: unexpected }",
 				"spec.customMetrics.rules[10] Warning NoSeries no series (as 1 of 2 serving pods see it)",
 			},
 			all: 50, failings: 1,
+		},
+		"a route without any rule": {
+			spec: func(spec *v1alpha1.MetricsBackendSpec) {
+				spec.ExternalMetrics = &v1alpha1.ExternalMetricsSpec{Routes: []v1alpha1.MetricRoute{{Source: "nobody"}}}
+			},
+			reports: []*v1alpha1.SourceReport{sourcereport.New(sourcereport.Rule("spec.externalMetrics.routes[0]", "InvalidSource", "no source is called nobody"))},
+			status:  metav1.ConditionFalse, reason: v1alpha1.ReasonRulesInvalid, parts: []string{"1 of 50 rules do not work. spec.externalMetrics.routes[0]: InvalidSource: no source"},
+			rules: []string{"spec.externalMetrics.routes[0] Invalid InvalidSource no source is called nobody"}, all: 50, failings: 1,
+		},
+		"a custom route without any rule": {
+			spec: func(spec *v1alpha1.MetricsBackendSpec) {
+				spec.CustomMetrics = &v1alpha1.CustomMetricsSpec{Routes: []v1alpha1.MetricRoute{{Source: "keda"}}}
+			},
+			reports: []*v1alpha1.SourceReport{sourcereport.New()}, status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded, all: 50,
 		},
 		"only the moment's": {
 			reports: []*v1alpha1.SourceReport{sourcereport.New(sourcereport.Rule("spec.externalMetrics.rules[0]", "SeriesUnavailable", "slow"))},

@@ -9,6 +9,7 @@ package promql
 import (
 	"errors"
 	"fmt"
+	"regexp/syntax"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/util/strutil"
 
+	"github.com/metricsbackend/metrics-backend-operator/internal/regexpsize"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
@@ -140,7 +142,7 @@ func Window(e parser.Expr) time.Duration {
 // expression does, which the parser asks for.
 func maskRegexps(expression string) (masked string, patterns []string, err error) {
 	lexer, braces, nesting := parser.Lex(expression), 0, 0
-	result, size := []byte(expression), regexpSize{limit: maxInstructions + len(expression)}
+	result, size := []byte(expression), regexpsize.Size{Limit: maxInstructions + len(expression)}
 	var before, item parser.Item
 	for {
 		if item.Typ != parser.COMMENT {
@@ -167,8 +169,12 @@ func maskRegexps(expression string) (masked string, patterns []string, err error
 				continue // words, which are not compiled
 			}
 			// Strings may be regular expressions for the server, as in label_replace.
-			empty, err = size.add(pattern)
-			if unknown := (*SyntaxError)(nil); err != nil && (matcher || !errors.As(err, &unknown)) {
+			empty, err = size.Add(pattern)
+			invalid, isInvalid := errors.AsType[*syntax.Error](err)
+			switch {
+			case isInvalid && matcher:
+				return "", nil, fmt.Errorf("character %d: %w", item.Pos+1, &SyntaxError{text.Truncate(invalid.Error(), 300)})
+			case err != nil && !isInvalid:
 				return "", nil, fmt.Errorf("character %d: %w", item.Pos+1, err)
 			}
 			if matcher {

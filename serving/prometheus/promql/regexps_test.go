@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	promlabels "github.com/prometheus/prometheus/model/labels"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/regexpsize"
 )
 
 // fill returns a regular expression of nearly the length that a declared query may have.
@@ -128,7 +130,7 @@ func FuzzRegexps(f *testing.F) {
 				t.Fatal(err)
 			}
 			// InstFail and InstMatch are in each program.
-			if size, _ := measure(parsed); len(program.Inst) > size+2 || len(program.Inst) > maxInstructions+len(text)+2 {
+			if size, _ := regexpsize.Measure(parsed); len(program.Inst) > size+2 || len(program.Inst) > maxInstructions+len(text)+2 {
 				t.Errorf("%q has %d instructions: the bound is %d", pattern, len(program.Inst), size)
 			}
 			compiled, err := promlabels.NewMatcher(m.Type, m.Name, m.Value)

@@ -129,20 +129,13 @@ const maxExplained = 5
 // addresses, are not for every client.
 func (c *Catalog) whyMissing(namespace string, key metricKey) string {
 	var b strings.Builder
-	kind := kindCustomMetric
-	if key.external() {
-		kind = kindExternalMetric
-	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if both := c.ambiguous(namespace, key.name); key.external() && both != "" {
 		return "; " + both
 	}
-	for _, d := range c.declaredAll {
-		if d.Reason != "" && d.Kind == kind && d.Namespace == namespace && d.metric.Name == key.name {
-			fmt.Fprintf(&b, "; not in effect is %s (%s: %s)", d.path(), d.Reason, text.Truncate(d.Message, 200))
-			break
-		}
+	if d := c.notInEffect(namespace, key); d != nil {
+		fmt.Fprintf(&b, "; not in effect is %s (%s: %s)", d.path(), d.Reason, text.Truncate(d.Message, 200))
 	}
 	missing := firstOfEach(c.health.Rules, func(h *v1alpha1.RuleHealth) bool {
 		return h.State != v1alpha1.RuleWarning && strings.HasPrefix(h.Path, partPath[key.external()]+".")
@@ -160,4 +153,18 @@ func (c *Catalog) whyMissing(namespace string, key metricKey) string {
 		fmt.Fprintf(&b, "%s (%s)", h.Path, h.Reason)
 	}
 	return b.String()
+}
+
+// notInEffect returns what declares a metric in a namespace, but is not in effect; nil if there is nothing. c.mu is held.
+func (c *Catalog) notInEffect(namespace string, key metricKey) *declared {
+	kind := kindCustomMetric
+	if key.external() {
+		kind = kindExternalMetric
+	}
+	for _, d := range c.declaredAll {
+		if d.Reason != "" && d.Kind == kind && d.Namespace == namespace && d.metric.Name == key.name {
+			return d
+		}
+	}
+	return nil
 }

@@ -66,6 +66,33 @@ func (c *Catalog) ExternalQuery(r query.ExternalRequest) (query.MetricQuery, err
 	return query.MetricQuery{}, c.missing(r.Namespace, key, unknown)
 }
 
+// DefinesObjectMetric reports whether a declared metric or a rule defines the metric of a request, be it that it has no
+// series now, or that the declared metric is not in effect. It is false while the series of a rule, or the resources of
+// the cluster, are not known yet.
+func (c *Catalog) DefinesObjectMetric(r query.ObjectRequest) bool {
+	resource, ok := c.resources.Current().Find(r.Resource)
+	if !ok {
+		return false
+	}
+	key := metricKey{resource.GroupResource(), r.Metric}
+	return c.defines(declaringNamespace(r, key), key)
+}
+
+// DefinesExternalMetric reports the same for an external metric.
+func (c *Catalog) DefinesExternalMetric(namespace, metric string) bool {
+	return c.defines(namespace, metricKey{name: metric})
+}
+
+func (c *Catalog) defines(namespace string, key metricKey) bool {
+	if d, b, _ := c.find(namespace, key); d != nil || b != nil {
+		return true
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	_, why := c.withoutSeries(key)
+	return why != "" || c.notInEffect(namespace, key) != nil
+}
+
 // find returns what declares a metric in a namespace, the effective rule for it, and why rules
 // may lack it; nil for none.
 func (c *Catalog) find(namespace string, key metricKey) (*declared, *binding, error) {

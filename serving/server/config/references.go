@@ -30,13 +30,13 @@ import (
 type References struct {
 	Secrets    *NamedObjects[*corev1.Secret]
 	ConfigMaps *NamedObjects[*corev1.ConfigMap]
-	tokens     *byName[*accounttoken.Source]
+	tokens     *byName[v1alpha1.SourceToken, *accounttoken.Source]
 	running    rungroup.Group
 }
 
 // NewReferences returns the References in a namespace, of which it watches none. newTokens
-// returns the tokens for an audience.
-func NewReferences(client kubernetes.Interface, namespace string, newTokens func(audience string) *accounttoken.Source) *References {
+// returns the tokens of an account for an audience.
+func NewReferences(client kubernetes.Interface, namespace string, newTokens func(v1alpha1.SourceToken) *accounttoken.Source) *References {
 	r := &References{}
 	r.Secrets = newNamedObjects(&r.running, client, namespace, "Secret", "secrets", &corev1.Secret{},
 		func(s *corev1.Secret) map[string][]byte { return s.Data })
@@ -56,49 +56,52 @@ func NewReferences(client kubernetes.Interface, namespace string, newTokens func
 func (r *References) Watch(spec *v1alpha1.MetricsBackendSpec) {
 	r.Secrets.add(v1alpha1.SourceSecrets(spec.Sources))
 	r.ConfigMaps.add(v1alpha1.SourceConfigMaps(spec.Sources, spec.Serving.CAConfigMap))
-	r.tokens.add(v1alpha1.SourceAudiences(spec.Sources))
+	r.tokens.add(v1alpha1.SourceTokens(spec.Sources))
 }
 
 // Retain stops watching all objects but those that the sources of a spec use.
 func (r *References) Retain(spec *v1alpha1.MetricsBackendSpec) {
 	r.Secrets.retain(v1alpha1.SourceSecrets(spec.Sources))
 	r.ConfigMaps.retain(v1alpha1.SourceConfigMaps(spec.Sources, spec.Serving.CAConfigMap))
-	r.tokens.retain(v1alpha1.SourceAudiences(spec.Sources))
+	r.tokens.retain(v1alpha1.SourceTokens(spec.Sources))
 }
 
 // Run watches and requests until the context ends.
 func (r *References) Run(ctx context.Context) { r.running.Run(ctx) }
 
-// Tokens implements sourceclient.Tokens.
-func (r *References) Tokens(audience string) transport.ResettableTokenSource {
-	tokens, ok := r.tokens.get(audience)
-	if !ok {
-		return r.tokens.create(audience) // It has no token.
+// Tokens returns the tokens of the account with a suffix.
+func (r *References) Tokens(accountSuffix string) sourceclient.Tokens {
+	return func(audience string) transport.ResettableTokenSource {
+		token := v1alpha1.SourceToken{AccountSuffix: accountSuffix, Audience: audience}
+		tokens, ok := r.tokens.get(token)
+		if !ok {
+			return r.tokens.create(token) // It has no token.
+		}
+		return tokens
 	}
-	return tokens
 }
 
 // byName runs one item for each of a set of names that changes.
-type byName[T interface{ Run(context.Context) }] struct {
-	create  func(name string) T
+type byName[K comparable, T interface{ Run(context.Context) }] struct {
+	create  func(name K) T
 	mu      sync.Mutex
-	items   map[string]T
-	stops   map[string]func()
+	items   map[K]T
+	stops   map[K]func()
 	running *rungroup.Group
 }
 
-func newByName[T interface{ Run(context.Context) }](running *rungroup.Group, create func(name string) T) *byName[T] {
-	return &byName[T]{running: running, create: create, items: map[string]T{}, stops: map[string]func(){}}
+func newByName[K comparable, T interface{ Run(context.Context) }](running *rungroup.Group, create func(name K) T) *byName[K, T] {
+	return &byName[K, T]{running: running, create: create, items: map[K]T{}, stops: map[K]func(){}}
 }
 
-func (b *byName[T]) get(name string) (T, bool) {
+func (b *byName[K, T]) get(name K) (T, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	item, ok := b.items[name]
 	return item, ok
 }
 
-func (b *byName[T]) add(names []string) {
+func (b *byName[K, T]) add(names []K) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, name := range names {
@@ -109,7 +112,7 @@ func (b *byName[T]) add(names []string) {
 	}
 }
 
-func (b *byName[T]) retain(names []string) {
+func (b *byName[K, T]) retain(names []K) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for name, stop := range b.stops {
@@ -125,7 +128,7 @@ func (b *byName[T]) retain(names []string) {
 // that this account needs to read no other object of the namespace, and changed contents
 // are used from the next request on.
 type NamedObjects[T metaObject] struct {
-	*byName[*watchedObject[T]]
+	*byName[string, *watchedObject[T]]
 }
 
 // watchedObject is one object.

@@ -116,8 +116,8 @@ func TestTokensByAudience(t *testing.T) {
 			request.Status.Token = "token for " + audiences
 			return true, request, nil
 		})
-		r := NewReferences(client, "backend", func(audience string) *accounttoken.Source {
-			return accounttoken.New(client.CoreV1(), types.NamespacedName{Namespace: "backend", Name: "source"}, audience, clock.RealClock{}, func() float64 { return 0 })
+		r := NewReferences(client, "backend", func(token v1alpha1.SourceToken) *accounttoken.Source {
+			return accounttoken.New(client.CoreV1(), types.NamespacedName{Namespace: "backend", Name: "serving" + token.AccountSuffix}, token.Audience, clock.RealClock{}, func() float64 { return 0 })
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -126,7 +126,7 @@ func TestTokensByAudience(t *testing.T) {
 			synctest.Wait()
 			all := map[string]string{}
 			for _, audience := range []string{"", "thanos"} {
-				if token, err := r.Tokens(audience).Token(); err != nil {
+				if token, err := r.Tokens(v1alpha1.SourceAccountSuffix)(audience).Token(); err != nil {
 					all[audience] = err.Error()
 				} else {
 					all[audience] = token.AccessToken
@@ -143,7 +143,7 @@ func TestTokensByAudience(t *testing.T) {
 			}
 			return spec
 		}
-		const unrequested = "a token of ServiceAccount backend/source was not requested yet"
+		const unrequested = "a token of ServiceAccount backend/serving-source was not requested yet"
 		r.Watch(wanting("thanos", "thanos"))
 		if diff := cmp.Diff(map[string]string{"": unrequested, "thanos": "token for thanos"}, tokens()); diff != "" {
 			t.Errorf("with an audience (-want +got):\n%s", diff)

@@ -249,7 +249,7 @@ func TestInvalidIndependentParts(t *testing.T) {
 	for _, err := range target.settings[0].Invalid {
 		fields = append(fields, err.Field)
 	}
-	want := []string{"spec.customMetrics.versions", "spec.sources[1].prometheus.url", "spec.sources[2].prometheus"}
+	want := []string{"spec.customMetrics.versions", "spec.sources[1].prometheus.url", "spec.sources[2]"}
 	if diff := cmp.Diff(want, fields); diff != "" {
 		t.Errorf("invalid (-want +got):\n%s", diff)
 	}

@@ -32,6 +32,7 @@ func TestSourcesHandler(t *testing.T) {
 		Kubelets:           func() v1alpha1.KubeletReport { return report },
 		Sources:            func() []v1alpha1.SourceHealth { return nil },
 		ResourceRules:      func() ([]v1alpha1.RuleHealth, int, int) { return nil, 3, 0 },
+		Routes:             func() ([]v1alpha1.RuleHealth, int, int) { return nil, 0, 0 },
 	}, nil)[v1alpha1.SourcesPath]
 	tests := map[string]int{
 		http.MethodGet:    http.StatusOK,
@@ -73,6 +74,7 @@ func TestGenerationOfAReport(t *testing.T) {
 		Kubelets:           func() v1alpha1.KubeletReport { return v1alpha1.KubeletReport{} },
 		Sources:            func() []v1alpha1.SourceHealth { generation++; return nil },
 		ResourceRules:      func() ([]v1alpha1.RuleHealth, int, int) { return nil, 0, 0 },
+		Routes:             func() ([]v1alpha1.RuleHealth, int, int) { return nil, 0, 0 },
 	}
 	if got := r.SourceReport().ObservedGeneration; got != 1 {
 		t.Errorf("generation %d, want that of the start", got)

@@ -32,6 +32,8 @@ type Reporter struct {
 	// ResourceRules returns the problems of resource rules, how many rules there are, and
 	// how many of them fail.
 	ResourceRules func() (problems []v1alpha1.RuleHealth, count, failing int)
+	// Routes returns the same for routes.
+	Routes func() (problems []v1alpha1.RuleHealth, count, failing int)
 
 	queries queryLog
 }
@@ -42,18 +44,19 @@ func (r *Reporter) SourceReport() v1alpha1.SourceReport {
 	h := r.Catalog.Health()
 	sources := r.Sources()
 	problems, count, failing := r.ResourceRules()
+	routes, routeCount, failingRoutes := r.Routes()
 	// Failures come before warnings, so that many warnings never hide the one rule that
 	// fails. Among equals, resource rules come first, since autoscaling on CPU needs them,
 	// and problems of evaluated queries come before those of rules.
-	all := slices.Concat(problems, r.Catalog.QueryProblems(r.Clock.Now(), healthySince(sources)), h.Rules)
+	all := slices.Concat(problems, r.Catalog.QueryProblems(r.Clock.Now(), healthySince(sources)), routes, h.Rules)
 	slices.SortStableFunc(all, func(a, b v1alpha1.RuleHealth) int { return cmp.Compare(a.State.Severity(), b.State.Severity()) })
 	return v1alpha1.SourceReport{
 		ObservedGeneration: observed,
 		Kubelets:           r.Kubelets(),
 		Sources:            sources,
 		Rules:              all[:min(len(all), maxRules)],
-		RuleCount:          h.Count + count,
-		FailingRules:       h.Failing + failing,
+		RuleCount:          h.Count + count + routeCount,
+		FailingRules:       h.Failing + failing + failingRoutes,
 		CustomMetrics:      h.CustomMetrics,
 		ExternalMetrics:    h.ExternalMetrics,
 	}

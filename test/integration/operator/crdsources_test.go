@@ -25,6 +25,14 @@ func TestValidationOfSources(t *testing.T) {
 	const good = "{name: main, prometheus: {url: 'http://prometheus.monitoring.svc:9090'}}"
 	https := func(fields string) string { return prometheus("url: 'https://p', " + fields) }
 	http := func(fields string) string { return prometheus("url: 'http://p', " + fields) }
+	metricsAPI := func(fields string) string {
+		return "{externalMetrics: {}, sources: [{name: keda, metricsAPI: {" + fields + "}}]}"
+	}
+	const keda = "service: {namespace: keda, name: keda-operator-metrics-apiserver}, group: external.metrics.k8s.io"
+	routes := func(routes string) string {
+		return "{customMetrics: {routes: [" + routes + "]}, externalMetrics: {routes: [" + routes + "]}, sources: [" + good + "]}"
+	}
+	match := func(fields string) string { return routes("{source: keda, match: {" + fields + "}}") }
 	cases := map[string]validationCase{
 		"custom metrics alone":            {spec: "{customMetrics: {}, sources: [" + good + "]}"},
 		"external metrics alone":          {spec: "{externalMetrics: {}, sources: [" + good + "]}"},
@@ -43,6 +51,29 @@ func TestValidationOfSources(t *testing.T) {
 		"the same source twice": {spec: "{customMetrics: {}, sources: [" + good + "," + good + "]}", refused: "Duplicate value"},
 		"source of no kind":     {spec: "{customMetrics: {}, sources: [{name: a}]}", refused: "needs one kind of source"},
 		"malformed name":        {spec: "{customMetrics: {}, sources: [{name: A, prometheus: {url: 'http://p'}}]}", refused: "name"},
+
+		"another implementation":         {spec: metricsAPI(keda)},
+		"another one with a CA":          {spec: metricsAPI(keda + ", tls: {ca: {name: kedaorg-certs, key: ca.crt}}")},
+		"another one without check":      {spec: metricsAPI(keda + ", tls: {insecureSkipVerify: true}")},
+		"CA of one without check":        {spec: metricsAPI(keda + ", tls: {ca: {name: ca, key: ca.crt}, insecureSkipVerify: true}"), refused: "exclude each other"},
+		"source of both kinds":           {spec: "{externalMetrics: {}, sources: [{name: a, prometheus: {url: 'http://p'}, metricsAPI: {" + keda + "}}]}", refused: "needs one kind of source"},
+		"another one without a Service":  {spec: metricsAPI("group: external.metrics.k8s.io"), refused: "service"},
+		"another one without a group":    {spec: metricsAPI("service: {namespace: a, name: b}"), refused: "group"},
+		"another one of another group":   {spec: metricsAPI("service: {namespace: a, name: b}, group: metrics.k8s.io"), refused: `supported values: "custom.metrics.k8s.io", "external.metrics.k8s.io"`},
+		"another one with a port of 0":   {spec: metricsAPI("service: {namespace: a, name: b, port: 0}, group: custom.metrics.k8s.io"), refused: "service.port"},
+		"routes":                         {spec: routes("{own: {}}, {source: keda}, {source: keda, match: {}}")},
+		"route to both":                  {spec: routes("{source: keda, own: {}}"), refused: "each of routes needs either source or own: {}"},
+		"route to neither":               {spec: routes("{match: {metrics: [a]}}"), refused: "each of routes needs either source or own: {}"},
+		"route by all":                   {spec: match("metrics: [a, b], namespaces: [c], selector: {key: scaledobject.keda.sh/name, values: [d, '']}")},
+		"route by a regexp":              {spec: match("metricRegexp: 's[0-9]+-.*'")},
+		"route by names and a regexp":    {spec: match("metrics: [a], metricRegexp: b"), refused: "match by metrics or by metricRegexp, not both"},
+		"route by a name twice":          {spec: match("metrics: [a, a]"), refused: "Duplicate value"},
+		"route by a malformed namespace": {spec: match("namespaces: [A]"), refused: "namespaces"},
+		"route by a selector of no key":  {spec: match("selector: {values: [a]}"), refused: "key"},
+		"most routes":                    {spec: routes(strings.TrimSuffix(strings.Repeat("{source: keda}, ", 100), ", "))},
+		"too many routes":                {spec: routes(strings.TrimSuffix(strings.Repeat("{source: keda}, ", 101), ", ")), refused: "routes: Too many"},
+		// Judged one by one, as rules are.
+		"routes that are wrong": {spec: routes("{source: nobody}, {source: main, match: {metricRegexp: '('}}, {own: {}}, {own: {}}")},
 
 		"https with a path":     {spec: prometheus("url: 'https://mimir.example:8443/prometheus'")},
 		"IPv6":                  {spec: prometheus("url: 'http://[2001:db8::1]:9090'")},
@@ -198,7 +229,9 @@ func TestDefaultsOfSourcesAndMetrics(t *testing.T) {
 resourceMetrics: {rules: {}}
 customMetrics: {rules: [{}]}
 externalMetrics: {}
-sources: [{name: main, prometheus: {url: "http://p"}}]
+sources:
+- {name: main, prometheus: {url: "http://p"}}
+- {name: keda, metricsAPI: {service: {namespace: keda, name: keda}, group: external.metrics.k8s.io}}
 `
 	created := &v1alpha1.MetricsBackend{}
 	created.Name = "defaults"

@@ -1,7 +1,8 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+// Package apiservices tells who writes an APIService, for the operator and the plugin.
+package apiservices
 
 import (
 	"cmp"
