@@ -89,6 +89,7 @@ func TestPassed(t *testing.T) {
 	for path, want := range map[string]string{
 		"/namespaces/shop/pods/web-1/hits": `"value":"500m"`,
 		busyPods + "&explain=true":         `"origin": "spec.customMetrics.routes[0]"`,
+		busyPods + "&explain=1":            `"valueCount": 2`,
 		"/namespaces/shop/pods/x/none":     `"items":[]`,
 	} {
 		if got := server.do(t, http.MethodGet, root("v1beta2")+path, ""); !strings.Contains(string(got.body), want) {

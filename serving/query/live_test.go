@@ -161,7 +161,9 @@ func TestFailuresOfImplementations(t *testing.T) {
 				if open() != opens {
 					t.Errorf("the circuit breaker is open: %t", open())
 				}
-				s.setEvaluate(func(context.Context, string, time.Time) (*Result, error) { return nil, &Failure{Reason: ReasonServerError} })
+				s.setEvaluate(func(context.Context, string, time.Time) (*Result, error) {
+					return nil, &Failure{Reason: ReasonServerError}
+				})
 				time.Sleep(time.Minute)
 				if _, err := f.query(testQuery("0")); reasonOf(err) != ReasonServerError || open() {
 					t.Errorf("the source answers again: %v, and the circuit breaker is open: %t", err, open())

@@ -25,7 +25,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/server/config"
 )
 
-// TestInvalidParts: rules, sources and declared metrics that cannot be used are logged once per
+// TestInvalidParts: rules, routes, sources and declared metrics that cannot be used are logged once per
 // change, counted, and named to clients that ask for a metric.
 func TestInvalidParts(t *testing.T) {
 	registerMetrics()
@@ -75,7 +75,7 @@ func TestInvalidParts(t *testing.T) {
 	rule := v1alpha1.MetricRule{SeriesQuery: "queue_length", Resources: v1alpha1.RuleResources{Namespaced: &namespaced}}
 	spec := v1alpha1.MetricsBackendSpec{
 		Sources:         []v1alpha1.SourceSpec{prometheusAt("main", prometheusServer(t).URL), prometheusAt("broken", "ftp://x")},
-		ExternalMetrics: &v1alpha1.ExternalMetricsSpec{Rules: []v1alpha1.MetricRule{rule, {SeriesQuery: "{"}}},
+		ExternalMetrics: &v1alpha1.ExternalMetricsSpec{Rules: []v1alpha1.MetricRule{rule, {SeriesQuery: "{"}}, Routes: []v1alpha1.MetricRoute{{Source: "main"}, {Own: &v1alpha1.OwnMetrics{}}}},
 	}
 	bad := &v1alpha1.ExternalMetric{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "lag"}}
 	bad.Spec.Query = "sum("
@@ -84,10 +84,11 @@ func TestInvalidParts(t *testing.T) {
 	eventuallyTrue(t, "the valid rule makes its metric", func() bool { return cmp.Equal(p.externals(), []string{"queue_length"}) })
 	all := []string{
 		`"path"="ExternalMetric shop/lag"|"reason"="InvalidQuery"|"message"="spec.query: `,
+		`"path"="spec.externalMetrics.routes[0]"|"reason"="UnknownSource"|"message"="the source \"main\" is not another implementation`,
 		`"path"="spec.externalMetrics.rules[1]"|"reason"="InvalidSeriesQuery"|"message"="seriesQuery is not a selector`,
 		`"path"="spec.sources[1]"|"reason"="InvalidSpec"|"message"="spec.sources[1].prometheus.url`,
 	}
-	expect(map[string]float64{"rule": 1, "route": 0, "source": 1, "declared_metric": 1}, all...)
+	expect(map[string]float64{"rule": 1, "route": 1, "source": 1, "declared_metric": 1}, all...)
 	explained("misses", `no rule makes the metric "misses", and no ExternalMetric does in namespace "shop"; without metrics because of errors: spec.externalMetrics.rules[1] (InvalidSeriesQuery)`)
 	explained("lag", `; not in effect is ExternalMetric shop/lag (InvalidQuery: spec.query: `)
 
@@ -98,7 +99,7 @@ func TestInvalidParts(t *testing.T) {
 	bad = bad.DeepCopy()
 	bad.Spec.Query = "1"
 	p.declare(nil, []*v1alpha1.ExternalMetric{bad})
-	expect(map[string]float64{"rule": 1, "route": 0, "source": 1, "declared_metric": 0}, `"path"="spec.externalMetrics.rules[1]"|"message"="seriesQuery is empty`)
+	expect(map[string]float64{"rule": 1, "route": 1, "source": 1, "declared_metric": 0}, `"path"="spec.externalMetrics.rules[1]"|"message"="seriesQuery is empty`)
 
 	p.declare(nil, nil)
 	p.applied(t, v1alpha1.MetricsBackendSpec{})

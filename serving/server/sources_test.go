@@ -5,6 +5,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -15,13 +16,17 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/oauth2"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/metricsapi"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
@@ -138,6 +143,63 @@ func TestEditedSource(t *testing.T) {
 		t.Error("an edit lost what the source knows, or left its answers valid")
 	}
 }
+
+// TestEditedMetricsAPI: a source is kept while its own part of the spec stays, and else replaced, also by one of another kind.
+func TestEditedMetricsAPI(t *testing.T) {
+	s := newSourceRegistry(t)
+	s.address = func(context.Context, v1alpha1.ExistingService) (string, error) {
+		return "", query.Failf(query.ReasonServiceMissing, "no such Service")
+	}
+	s.metricsAPITokens = func(string) transport.ResettableTokenSource { return noToken{} }
+	api := v1alpha1.SourceSpec{Name: "main", MetricsAPI: &v1alpha1.MetricsAPISource{Service: v1alpha1.ExistingService{Namespace: "keda", Name: "keda", Port: ptr.To[int32](443)}, Group: v1alpha1.ExternalMetricsGroup}}
+	optional, edited := *api.DeepCopy(), *api.DeepCopy()
+	optional.Optional, edited.MetricsAPI.Service.Name = true, "other"
+	invalid := field.ErrorList{field.Invalid(field.NewPath("spec", "sources").Index(0).Child("metricsAPI"), "", "is wrong")}
+	prometheus := prometheusAt("main", prometheusServer(t).URL)
+	var before *namedSource
+	for i, step := range []struct {
+		spec    v1alpha1.SourceSpec
+		errs    field.ErrorList
+		kept    bool
+		ready   bool
+		reason  string
+		metrics bool
+	}{
+		{spec: api, reason: "Credentials", metrics: true},
+		{spec: *api.DeepCopy(), kept: true, reason: "Credentials", metrics: true},
+		{spec: optional, kept: true, ready: true, reason: "Credentials", metrics: true},
+		{spec: edited, reason: "Credentials", metrics: true},
+		{spec: prometheus, ready: true, reason: "healthy"},
+		{spec: edited, reason: "Credentials", metrics: true},
+		{spec: edited, errs: invalid, ready: true, reason: "InvalidSpec"},
+		{spec: edited, reason: "Credentials", metrics: true},
+	} {
+		s.apply([]v1alpha1.SourceSpec{step.spec}, step.errs)
+		after := s.lookup("main")
+		if (after == before) != step.kept {
+			t.Errorf("step %d: kept is %t", i, after == before)
+		}
+		before = after
+		eventuallyTrue(t, fmt.Sprintf("step %d: the source is %s", i, step.reason), func() bool { return states(s)["main"] == step.reason })
+		if err := s.ready(); (err == nil) != step.ready {
+			t.Errorf("step %d: ready: %v", i, err)
+		}
+		_, own := after.source.(*metricsapi.Source)
+		if limit := after.Concurrency(); own != step.metrics || (limit > 0) != own {
+			t.Errorf("step %d: a %T, limit %d", i, after.source, limit)
+		}
+		if found, known := s.series("main", "up"); own && (known || found.Err != nil) {
+			t.Errorf("step %d: it has series: %+v", i, found)
+		}
+	}
+}
+
+// noToken is a source of tokens that has none.
+type noToken struct{}
+
+func (noToken) Token() (*oauth2.Token, error) { return nil, errors.New("not yet") }
+
+func (noToken) ResetTokenOlderThan(time.Time) {}
 
 // TestSourcesReady: sources that are not optional have answered, and their series are known.
 func TestSourcesReady(t *testing.T) {

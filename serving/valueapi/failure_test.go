@@ -38,6 +38,10 @@ func TestAPIError(t *testing.T) {
 			selected,
 			metav1.Status{Code: 400, Reason: metav1.StatusReasonBadRequest, Message: `metric x: the source cannot parse a query by ["a.b"], as PromQL before Prometheus 3 has only labels of letters, digits and _: select by another key: source "main": Rejected: parse error: a.b`},
 		},
+		"an error of another implementation": {
+			fmt.Errorf("metric x: %w", &query.EvaluationError{Failure: &query.Failure{Source: "keda", Reason: query.ReasonServerError, Message: "HTTP 500: no scaler", Status: &metav1.Status{Code: 500, Reason: "Scaler", Message: "no scaler"}}}),
+			metav1.Status{Code: 500, Reason: "Scaler", Message: "no scaler"},
+		},
 		"an error of the API": {missing, missing.ErrStatus},
 		"one that is wrapped": {
 			fmt.Errorf("select pods: %w", missing),
