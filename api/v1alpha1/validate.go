@@ -184,12 +184,16 @@ func unique[T ~string](path *field.Path, values []T) field.ErrorList {
 	return errs
 }
 
+func validateService(path *field.Path, service *ExistingService) field.ErrorList {
+	errs := validateName(path.Child("namespace"), service.Namespace, validation.IsDNS1123Label)
+	return append(errs, validateName(path.Child("name"), service.Name, validation.IsDNS1123Label)...)
+}
+
 // ValidateExisting returns the errors in spec.existing that the CRD's schema cannot
 // express.
 func ValidateExisting(existing *ExistingSpec) field.ErrorList {
 	path := field.NewPath("spec", "existing")
-	errs := validateName(path.Child("service", "namespace"), existing.Service.Namespace, validation.IsDNS1123Label)
-	errs = append(errs, validateName(path.Child("service", "name"), existing.Service.Name, validation.IsDNS1123Label)...)
+	errs := validateService(path.Child("service"), &existing.Service)
 	if existing.InsecureSkipTLSVerify {
 		return errs
 	}

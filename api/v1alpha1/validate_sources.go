@@ -122,8 +122,7 @@ func validateSources(path *field.Path, sources []SourceSpec) field.ErrorList {
 }
 
 func validateMetricsAPI(path *field.Path, m *MetricsAPISource) field.ErrorList {
-	errs := validateName(path.Child("service", "namespace"), m.Service.Namespace, validation.IsDNS1123Label)
-	errs = append(errs, validateName(path.Child("service", "name"), m.Service.Name, validation.IsDNS1123Label)...)
+	errs := validateService(path.Child("service"), &m.Service)
 	if port := *m.Service.Port; port < 1 || port > 65535 {
 		errs = append(errs, field.Invalid(path.Child("service", "port"), port, "must be between 1 and 65535"))
 	}

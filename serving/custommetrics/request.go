@@ -134,7 +134,11 @@ func (r *targetRequest) resolve(ask query.ObjectRequest, all namesOf) (*resolved
 	if out.metricQuery, out.metric, err = r.metrics.ObjectQuery(ask); err != nil {
 		return nil, err
 	}
-	if !out.metricQuery.Passes && !r.all() && ask.Objects != nil && !ask.Objects.Empty() {
+	if out.metricQuery.Passes {
+		out.names = nil
+		return out, nil
+	}
+	if !r.all() && ask.Objects != nil && !ask.Objects.Empty() {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("labelSelector selects among all objects, but the path names %q: leave it out, or name *", r.name))
 	}
 	if r.series != nil {

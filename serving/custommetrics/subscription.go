@@ -85,18 +85,9 @@ func (s *subscription) labels(object string) (map[string]string, bool) {
 }
 
 // objectNames returns the names of the selected objects.
-func (s *subscription) objectNames() []string {
-	newest := s.newest.Load()
-	if newest.metricQuery.Passes {
-		return nil
-	}
-	return newest.names
-}
+func (s *subscription) objectNames() []string { return s.newest.Load().names }
 
 // event returns the object of an event.
 func (s *subscription) event(p valuecache.Point) runtime.Object {
-	if p.Passed != nil {
-		return p.Passed
-	}
 	return new(s.newest.Load().object(&p.Value, p.Window))
 }

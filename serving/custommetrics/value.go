@@ -32,17 +32,12 @@ func (r *resolved) object(v *query.Value, window time.Duration) custom_metrics.M
 	}
 }
 
-// passedList makes a list of the values that another implementation answered, in its order.
+// passedList makes a list of the values that another implementation answered.
 func passedList(ctx context.Context, result *query.Result) *custom_metrics.MetricValueList {
-	list := &custom_metrics.MetricValueList{
+	return &custom_metrics.MetricValueList{
 		ListMeta: metav1.ListMeta{ResourceVersion: query.ResourceVersion(result.Time)},
-		Items:    make([]custom_metrics.MetricValue, 0, len(result.Samples)),
+		Items:    valueapi.PassedItems[custom_metrics.MetricValue](ctx, result),
 	}
-	for i := range result.Samples {
-		list.Items = append(list.Items, *result.Samples[i].Passed.Object.(*custom_metrics.MetricValue))
-	}
-	valueapi.AddWarnings(ctx, result.Warnings)
-	return list
 }
 
 var columns = []metav1.TableColumnDefinition{

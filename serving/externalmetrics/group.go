@@ -63,5 +63,5 @@ const kindList = "ExternalMetricValueList"
 
 // resource returns a metric in discovery, by its name in paths.
 func resource(metric *string) metav1.APIResource {
-	return metav1.APIResource{Name: escape(*metric), Namespaced: true, Kind: kindList}
+	return metav1.APIResource{Name: query.EscapeName(*metric), Namespaced: true, Kind: kindList}
 }

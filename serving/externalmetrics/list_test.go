@@ -99,7 +99,7 @@ func TestNames(t *testing.T) {
 	w := newWorld(t)
 	for i, metric := range []string{"status", "finalize", "metrics", "watch", "namespaces", "cloud/queue/length", "a.b-c:d", "*"} {
 		w.add(metric, sample(float64(i), nil))
-		code, body := w.get(path(strings.ReplaceAll(escape(metric), `\|`, "%5C%7C"), ""))
+		code, body := w.get(path(strings.ReplaceAll(query.EscapeName(metric), `\|`, "%5C%7C"), ""))
 		if want := fmt.Sprintf(`"metricName":%q`, metric); code != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("%s: %d %s", metric, code, body)
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/metrics/pkg/apis/external_metrics"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics/policy"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
 // Policies has the policies in force and the watches that they apply to. Before Apply, every query
@@ -98,7 +99,7 @@ func deny(set *policy.Set, q policy.Query) *apierrors.StatusError {
 	}
 	if denial := set.Check(q); denial != nil {
 		// In lower case, so that it does not tell whether there is such a metric.
-		return apierrors.NewForbidden(external_metrics.Resource(strings.ToLower(escape(q.Metric))), "", denial)
+		return apierrors.NewForbidden(external_metrics.Resource(strings.ToLower(query.EscapeName(q.Metric))), "", denial)
 	}
 	return nil
 }

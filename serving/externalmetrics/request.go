@@ -47,9 +47,9 @@ type reader struct {
 // parse reads a request for …/namespaces/NAMESPACE/METRIC.
 func (r *reader) parse(info *request.RequestInfo, _ url.Values) (valueapi.Request, error) {
 	if info.Namespace == "" || info.Resource == "" {
-		return nil, apierrors.NewBadRequest("the path of an external metric is namespaces/NAMESPACE/METRIC, where METRIC has " + escapedSlash + " for each slash")
+		return nil, apierrors.NewBadRequest("the path of an external metric is namespaces/NAMESPACE/METRIC, where METRIC has " + query.EscapedSlash + " for each slash")
 	}
-	return &metricRequest{reader: r, namespace: info.Namespace, metric: r.metrics.ExternalName(info.Namespace, unescape(info.Resource))}, nil
+	return &metricRequest{reader: r, namespace: info.Namespace, metric: r.metrics.ExternalName(info.Namespace, query.UnescapeName(info.Resource))}, nil
 }
 
 // List answers the values as they are now.
@@ -112,12 +112,7 @@ func (r *metricRequest) Subscribe(ctx context.Context, options *metainternalvers
 			Read: func() (query.MetricQuery, error) {
 				return r.read(query.ExternalRequest{Series: options.LabelSelector, Watch: true})
 			},
-			Event: func(p valuecache.Point) runtime.Object {
-				if p.Passed != nil {
-					return p.Passed
-				}
-				return newValue(r.metric, p.Window, &p.Value)
-			},
+			Event: func(p valuecache.Point) runtime.Object { return newValue(r.metric, p.Window, &p.Value) },
 		},
 		What:    fmt.Sprintf("external metric %q", r.metric),
 		Opened:  func(w *stream.Watcher) error { return watch.open(w.Revoke) },

@@ -5,7 +5,6 @@ package externalmetrics
 
 import (
 	"net/http"
-	"strings"
 	"time"
 
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -62,14 +61,3 @@ func watchLimit(info *request.RequestInfo) time.Duration {
 	}
 	return 0
 }
-
-// escapedSlash stands for a slash in the name of a metric, which a path cannot hold
-// (External Metrics API proposal).
-const escapedSlash = `\|`
-
-// unescape returns the name of a metric as it is.
-func unescape(resource string) string { return strings.ReplaceAll(resource, escapedSlash, "/") }
-
-// escape returns the name of a metric as paths, roles and HorizontalPodAutoscalers
-// have it.
-func escape(metric string) string { return strings.ReplaceAll(metric, "/", escapedSlash) }

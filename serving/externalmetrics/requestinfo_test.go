@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 )
 
@@ -86,8 +87,8 @@ func FuzzRequestInfo(f *testing.F) {
 	for _, seed := range []string{"orders", "status", "finalize", `cloud\|queue`, "a/b", "", "*", "namespaces", `\|`, "\x00", "watch", "..", "proxy"} {
 		f.Add(seed, "watch=true")
 	}
-	f.Fuzz(func(t *testing.T, metric, query string) {
-		req := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/" + metric, RawQuery: query}}
+	f.Fuzz(func(t *testing.T, metric, parameters string) {
+		req := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/" + metric, RawQuery: parameters}}
 		info, err := testResolver().NewRequestInfo(req)
 		if err != nil {
 			return
@@ -101,10 +102,10 @@ func FuzzRequestInfo(f *testing.F) {
 				t.Errorf("%q is authorized to %s", metric, info.Verb)
 			}
 		}
-		if parsed, err := (&reader{metrics: fakeMetrics{}}).parse(info, nil); err == nil && parsed.(*metricRequest).metric != unescape(info.Resource) {
+		if parsed, err := (&reader{metrics: fakeMetrics{}}).parse(info, nil); err == nil && parsed.(*metricRequest).metric != query.UnescapeName(info.Resource) {
 			t.Errorf("%q is read as %q", metric, parsed.(*metricRequest).metric)
 		}
-		if !strings.Contains(metric, escapedSlash) && unescape(escape(metric)) != metric {
+		if !strings.Contains(metric, query.EscapedSlash) && query.UnescapeName(query.EscapeName(metric)) != metric {
 			t.Errorf("%q does not survive its escaping", metric)
 		}
 	})

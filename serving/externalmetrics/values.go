@@ -28,17 +28,12 @@ func newList(metric string, values *query.Values) *external_metrics.ExternalMetr
 	return list
 }
 
-// passedList makes a list of the values that another implementation answered, in its order.
+// passedList makes a list of the values that another implementation answered.
 func passedList(ctx context.Context, result *query.Result) *external_metrics.ExternalMetricValueList {
-	list := &external_metrics.ExternalMetricValueList{
+	return &external_metrics.ExternalMetricValueList{
 		ListMeta: metav1.ListMeta{ResourceVersion: query.ResourceVersion(result.Time)},
-		Items:    make([]external_metrics.ExternalMetricValue, 0, len(result.Samples)),
+		Items:    valueapi.PassedItems[external_metrics.ExternalMetricValue](ctx, result),
 	}
-	for i := range result.Samples {
-		list.Items = append(list.Items, *result.Samples[i].Passed.Object.(*external_metrics.ExternalMetricValue))
-	}
-	valueapi.AddWarnings(ctx, result.Warnings)
-	return list
 }
 
 func newValue(metric string, window time.Duration, v *query.Value) *external_metrics.ExternalMetricValue {

@@ -4,9 +4,7 @@
 package metricsapi
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -55,7 +53,11 @@ func newScheme() *runtime.Scheme {
 
 // decodeDiscovery decodes the resources of a version.
 func decodeDiscovery(body []byte, into *metav1.APIResourceList) error {
-	if err := checkCount(body, "resources", maxResources); err != nil {
+	var counted struct{ Resources elementCount }
+	if err := json.Unmarshal(body, &counted); err != nil {
+		return err
+	}
+	if err := counted.Resources.check(maxResources); err != nil {
 		return err
 	}
 	if err := json.Unmarshal(body, into); err != nil {
@@ -70,7 +72,11 @@ func decodeDiscovery(body []byte, into *metav1.APIResourceList) error {
 // decode returns the values of a list as samples, which have the items of the list. They must be of the metric, and
 // of the object, that the path of the request names.
 func decode(body []byte, group, path string, at time.Time) ([]query.Sample, error) {
-	if err := checkCount(body, "items", len(body)/minItem); err != nil {
+	var counted struct{ Items elementCount }
+	if err := json.Unmarshal(body, &counted); err != nil {
+		return nil, err
+	}
+	if err := counted.Items.check(len(body) / minItem); err != nil {
 		return nil, err
 	}
 	internal := schema.GroupVersion{Group: group, Version: runtime.APIVersionInternal}
@@ -84,7 +90,7 @@ func decode(body []byte, group, path string, at time.Time) ([]query.Sample, erro
 	}
 	var samples []query.Sample
 	add := func(item runtime.Object, value resource.Quantity, itemMetric string, of map[string]string, t metav1.Time) error {
-		if !strings.EqualFold(unescape(itemMetric), unescape(metric)) {
+		if !strings.EqualFold(query.UnescapeName(itemMetric), query.UnescapeName(metric)) {
 			return fmt.Errorf("a value is of the metric %q, not of %q", itemMetric, metric)
 		}
 		if t.IsZero() {
@@ -136,43 +142,21 @@ func named(path string) (metric, object string, err error) {
 	return metric, object, err
 }
 
-// unescape returns the name of an external metric as it is, with slashes for what stands for them in paths.
-func unescape(metric string) string { return strings.ReplaceAll(metric, `\|`, "/") }
+// elementCount is the number of elements of a list in JSON, found without memory for them.
+type elementCount int
 
-// checkCount returns an error if a field of an object in JSON has more elements than a limit, before they take memory.
-func checkCount(body []byte, field string, limit int) error {
-	d := json.NewDecoder(bytes.NewReader(body))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return errors.New("it is not an object in JSON")
-	}
-	var skipped json.RawMessage
-	for count := 0; d.More(); {
-		key, err := d.Token()
-		if err != nil {
-			return err
-		}
-		if name, _ := key.(string); strings.EqualFold(name, field) {
-			if t, err := d.Token(); err != nil || t != json.Delim('[') && t != nil {
-				return fmt.Errorf("%s is not a list", field)
-			} else if t == nil {
-				continue
-			}
-			for ; d.More(); count++ {
-				if count == limit {
-					return fmt.Errorf("%s has more than %d elements, which is too many for its length, or at all", field, limit)
-				}
-				if err := d.Decode(&skipped); err != nil {
-					return err
-				}
-			}
-			if _, err := d.Token(); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := d.Decode(&skipped); err != nil {
-			return err
-		}
+// UnmarshalJSON implements json.Unmarshaler. It adds, as a field may be there twice.
+func (c *elementCount) UnmarshalJSON(list []byte) error {
+	var elements []struct{}
+	err := json.Unmarshal(list, &elements)
+	*c += elementCount(len(elements))
+	return err
+}
+
+// check returns an error if there are more elements than a limit.
+func (c elementCount) check(limit int) error {
+	if int(c) > limit {
+		return fmt.Errorf("it has more than %d elements, which is too many for its length, or at all", limit)
 	}
 	return nil
 }

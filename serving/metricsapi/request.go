@@ -28,8 +28,6 @@ const (
 	// smallBody is the length up to which bodies are read at once; of longer ones maxLarge at a time.
 	smallBody = 256 << 10
 	maxLarge  = 2
-	// maxWarnings limits the warnings of an answer.
-	maxWarnings = 5
 )
 
 // get requests a path and has read decode the body of the answer. It sets warnings to those of the answer, if that is
@@ -69,9 +67,10 @@ func (s *Source) send(ctx context.Context, n *sourceclient.Connection, path stri
 	if warnings != nil {
 		*warnings = nil // of a try before
 		parsed, _ := utilnet.ParseWarningHeaders(resp.Header["Warning"])
-		for _, w := range parsed[:min(len(parsed), maxWarnings)] {
-			*warnings = append(*warnings, text.Line(n.Redact(w.Text), sourceclient.MaxMessage))
+		for _, w := range parsed {
+			*warnings = append(*warnings, w.Text)
 		}
+		*warnings = n.Warnings(*warnings)
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, smallBody))
 	if err == nil && len(body) == smallBody {

@@ -163,10 +163,11 @@ func (s *Source) probe(ctx context.Context) *query.Failure {
 		}
 	}
 	if f.Status != nil { // no answer for a metric
-		forbidden := f.Status.Code == http.StatusForbidden
-		if f.Status, f.Reason = nil, query.ReasonBadStatus; forbidden {
+		f.Reason = query.ReasonBadStatus
+		if f.Status.Code == http.StatusForbidden {
 			f.Reason = query.ReasonUnauthorized
 		}
+		f.Status = nil
 	}
 	if ctx.Err() == nil {
 		s.setHealth(f, "", nil)

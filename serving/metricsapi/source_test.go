@@ -367,7 +367,7 @@ func TestReplicas(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var dials, answers atomic.Int32
 			w := newWorld(t, v1alpha1.ExternalMetricsGroup, func(rw http.ResponseWriter, r *http.Request) {
-				for i := range 2 * maxWarnings {
+				for i := range 2 * sourceclient.MaxWarnings {
 					rw.Header().Add("Warning", fmt.Sprintf(`299 - "%d %s"`, i, r.Header.Get("Authorization")))
 				}
 				rw.Header().Set("Connection", "close")
@@ -391,7 +391,7 @@ func TestReplicas(t *testing.T) {
 				if err != nil {
 					t.Fatalf("request %d: %v", i, err)
 				}
-				if len(result.Warnings) != maxWarnings || result.Warnings[0] != "0 Bearer <redacted>" {
+				if len(result.Warnings) != sourceclient.MaxWarnings || result.Warnings[0] != "0 Bearer <redacted>" {
 					t.Errorf("warnings %q", result.Warnings)
 				}
 			}

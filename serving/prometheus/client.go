@@ -74,7 +74,7 @@ func (n *connection) query(ctx context.Context, q query.Query, at time.Time, res
 	warnings, err := n.call(ctx, pathQuery, url.Values{
 		"query": {q.Expression}, "time": {timestamp(at)}, "timeout": {serverTimeout(ctx)},
 	}, &boundedReader{left: bounds.bytes, remedy: bounds.remedy, whole: true}, v.read)
-	result.Samples, result.Warnings, result.Bytes = v.samples, cleanWarnings(warnings, n.Connection), v.size
+	result.Samples, result.Warnings, result.Bytes = v.samples, n.Warnings(warnings), v.size
 	for _, w := range result.Warnings {
 		result.Bytes += len(w)
 	}

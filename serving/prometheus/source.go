@@ -16,7 +16,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
@@ -246,15 +245,4 @@ func serverTimeout(ctx context.Context) string {
 		return left.Truncate(time.Second).String()
 	}
 	return max(left.Truncate(time.Millisecond), time.Millisecond).String()
-}
-
-// maxWarnings limits the warnings of a result.
-const maxWarnings = 5
-
-func cleanWarnings(warnings []string, n *sourceclient.Connection) []string {
-	var tidied []string
-	for _, w := range warnings[:min(len(warnings), maxWarnings)] {
-		tidied = append(tidied, text.Line(n.Redact(w), sourceclient.MaxMessage))
-	}
-	return tidied
 }

@@ -19,9 +19,6 @@ import (
 // ReasonCollision means that own metrics have names that the implementation lists, too.
 const ReasonCollision = "Collision"
 
-// nameUnit is the length of a name from which on a metric counts as several in a list.
-const nameUnit = 44
-
 // lists are the metrics of discovery of both groups, as they were last.
 type lists struct {
 	custom   []query.ObjectMetric
@@ -31,7 +28,7 @@ type lists struct {
 // ExternalMetrics implements query.ExternalMetrics: own metrics come first, then those that other implementations list,
 // if a route leads to them. What stands for all metrics of an implementation that lists none is one of them.
 func (r *Router) ExternalMetrics(limit int) ([]string, int) {
-	own, total := r.Own.ExternalMetrics(limit)
+	own, total := r.OwnMetrics.ExternalMetrics(limit)
 	r.mu.RLock()
 	routes := r.external
 	r.mu.RUnlock()
@@ -39,7 +36,7 @@ func (r *Router) ExternalMetrics(limit int) ([]string, int) {
 		return own, total
 	}
 	m := merger[string]{limit: limit, name: strings.ToLower, parse: func(l metav1.APIResource) (string, string, bool) {
-		metric := unescape(l.Name)
+		metric := query.UnescapeName(l.Name)
 		return metric, metric, metric != ""
 	}}
 	all, total := m.merge(own, total, routes, r.resources)
@@ -48,7 +45,7 @@ func (r *Router) ExternalMetrics(limit int) ([]string, int) {
 
 // ObjectMetrics implements query.ObjectMetrics, as ExternalMetrics does.
 func (r *Router) ObjectMetrics(limit int) ([]query.ObjectMetric, int) {
-	own, total := r.Own.ObjectMetrics(limit)
+	own, total := r.OwnMetrics.ObjectMetrics(limit)
 	r.mu.RLock()
 	routes := r.custom
 	r.mu.RUnlock()
@@ -99,7 +96,7 @@ func (g *merger[M]) merge(own []M, total int, routes []*route, resources func(so
 	all, seen, used := slices.Clip(own), sets.New[string](), 0
 	for _, m := range own {
 		seen.Insert(g.name(m))
-		used += cost(g.name(m))
+		used += query.ListCost(g.name(m))
 	}
 	owned := seen.Clone()
 	g.collisions = map[*route]collision{}
@@ -119,7 +116,7 @@ func (g *merger[M]) merge(own []M, total int, routes []*route, resources func(so
 			case !seen.Has(name):
 				seen.Insert(name)
 				total++
-				if used += cost(name); used <= g.limit {
+				if used += query.ListCost(name); used <= g.limit {
 					all = append(all, m)
 				}
 			}
@@ -128,8 +125,6 @@ func (g *merger[M]) merge(own []M, total int, routes []*route, resources func(so
 	}
 	return all, total
 }
-
-func cost(name string) int { return 1 + len(name)/nameUnit }
 
 // collisionProblem returns the warning about metrics that own metrics and those of the route's source have in common;
 // nil if there are none.

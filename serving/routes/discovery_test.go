@@ -32,7 +32,7 @@ func (l *listedMetrics) ObjectMetrics(int) ([]query.ObjectMetric, int) {
 // Own metrics come first, then what the sources of routes list and a route leads to. The slice is the same one while
 // nothing changes.
 func TestDiscovery(t *testing.T) {
-	long := strings.Repeat("x", 3*nameUnit)
+	long := strings.Repeat("x", 3*44)
 	keda := v1alpha1.MetricRoute{Source: "keda"}
 	tests := map[string]struct {
 		routes  []v1alpha1.MetricRoute

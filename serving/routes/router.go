@@ -28,8 +28,8 @@ const (
 	watchInterval = 15 * time.Second
 )
 
-// Own are the metrics that rules and declared metrics define.
-type Own interface {
+// OwnMetrics are those that rules and declared metrics define.
+type OwnMetrics interface {
 	query.ObjectMetrics
 	query.ExternalMetrics
 	// DefinesObjectMetric and DefinesExternalMetric report whether they define the metric of a request, be it that it
@@ -38,9 +38,9 @@ type Own interface {
 	DefinesExternalMetric(namespace, metric string) bool
 }
 
-// Router is the metrics of a MetricsBackend: Own, and those of other implementations.
+// Router has the metrics of a MetricsBackend: OwnMetrics, and those of other implementations.
 type Router struct {
-	Own
+	OwnMetrics
 	// resources returns what another implementation lists in discovery.
 	resources func(source string) []metav1.APIResource
 
@@ -58,8 +58,8 @@ var (
 
 // NewRouter returns a Router that routes nothing before Apply. resources returns the metrics that a source lists in its
 // discovery, or what stands for them.
-func NewRouter(own Own, resources func(source string) []metav1.APIResource) *Router {
-	return &Router{Own: own, resources: resources}
+func NewRouter(own OwnMetrics, resources func(source string) []metav1.APIResource) *Router {
+	return &Router{OwnMetrics: own, resources: resources}
 }
 
 // Apply replaces the routes.
@@ -99,11 +99,11 @@ func (r *Router) Health() (problems []v1alpha1.RuleHealth, count, invalid int) {
 	return problems, r.count, invalid
 }
 
-// find returns the route of a request to another implementation, nil if Own answers it, and, to explain, which later
+// find returns the route of a request to another implementation, nil if it is one of OwnMetrics, and, to explain, which later
 // routes match it, too.
 func find(all []*route, q request, explain bool, defines func() bool) (found *route, remarks []string) {
 	if len(all) < 2 {
-		return nil, nil // Own alone
+		return nil, nil // OwnMetrics alone
 	}
 	for _, each := range all {
 		switch {
@@ -137,12 +137,12 @@ func (r *Router) ExternalQuery(q query.ExternalRequest) (query.MetricQuery, erro
 	r.mu.RUnlock()
 	to, remarks := find(all, request{q.Namespace, q.Metric, q.Series}, q.Explain, func() bool { return r.DefinesExternalMetric(q.Namespace, q.Metric) })
 	if to == nil {
-		mq, err := r.Own.ExternalQuery(q)
+		mq, err := r.OwnMetrics.ExternalQuery(q)
 		mq.Remarks = remarks
 		return mq, err
 	}
 	mq := query.MetricQuery{Origin: to.path, Remarks: remarks}
-	expression := path("namespaces", q.Namespace, strings.ReplaceAll(q.Metric, "/", escapedSlash)) + parameters(map[string]labels.Selector{"labelSelector": q.Series})
+	expression := path("namespaces", q.Namespace, query.EscapeName(q.Metric)) + parameters(map[string]labels.Selector{"labelSelector": q.Series})
 	tenant := q.Namespace
 	if tenant == query.AllNamespaces {
 		tenant = ""
@@ -165,7 +165,7 @@ func (r *Router) ObjectQuery(q query.ObjectRequest) (query.MetricQuery, query.Ob
 	}
 	to, remarks := find(all, request{namespace, q.Metric, q.Series}, q.Explain, func() bool { return r.DefinesObjectMetric(q) })
 	if to == nil {
-		mq, metric, err := r.Own.ObjectQuery(q)
+		mq, metric, err := r.OwnMetrics.ObjectQuery(q)
 		mq.Remarks = remarks
 		return mq, metric, err
 	}
@@ -216,8 +216,3 @@ func parameters(selectors map[string]labels.Selector) string {
 	}
 	return "?" + values.Encode()
 }
-
-// unescape returns the name of an external metric as it is, with slashes for what stands for them in paths.
-func unescape(metric string) string { return strings.ReplaceAll(metric, escapedSlash, "/") }
-
-const escapedSlash = `\|`

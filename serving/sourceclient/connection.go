@@ -19,6 +19,8 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 const (
@@ -73,6 +75,18 @@ func newConnection(spec *Spec, c *credentials, before *Connection, o *Options) (
 
 // Redact replaces credentials in a text.
 func (n *Connection) Redact(text string) string { return n.credentials.redact(text) }
+
+// MaxWarnings limits the warnings of a result.
+const MaxWarnings = 5
+
+// Warnings returns the first warnings of an answer, truncated and redacted.
+func (n *Connection) Warnings(all []string) []string {
+	var first []string
+	for _, w := range all[:min(len(all), MaxWarnings)] {
+		first = append(first, text.Line(n.Redact(w), MaxMessage))
+	}
+	return first
+}
 
 // Excerpt returns the beginning of the body of an error response, redacted. Read errors do not matter, as
 // there is the status.

@@ -37,11 +37,22 @@ func Warn(ctx context.Context, values *query.Values, of func(*query.Omission) st
 			break
 		}
 	}
-	AddWarnings(ctx, values.Warnings)
+	addWarnings(ctx, values.Warnings)
 }
 
-// AddWarnings hands on the first warnings of a source.
-func AddWarnings(ctx context.Context, warnings []string) {
+// PassedItems returns the API objects, of type T, of the values that another implementation answered, in its order, and
+// hands its warnings on.
+func PassedItems[T any](ctx context.Context, result *query.Result) []T {
+	items := make([]T, 0, len(result.Samples))
+	for i := range result.Samples {
+		items = append(items, *any(result.Samples[i].Passed.Object).(*T))
+	}
+	addWarnings(ctx, result.Warnings)
+	return items
+}
+
+// addWarnings hands on the first warnings of a source.
+func addWarnings(ctx context.Context, warnings []string) {
 	for _, text := range warnings[:min(len(warnings), maxWarnings)] {
 		warning.AddWarning(ctx, "", text)
 	}

@@ -28,7 +28,8 @@ type Subscription struct {
 	// Objects returns the names of the wanted objects in order. It is nil if the query names the
 	// object or the values describe none.
 	Objects func() []string
-	// Event returns the object of a value's event, in the API group's internal version.
+	// Event returns the object of a value's event, in the API group's internal version. It is not called for a value
+	// that another implementation answered.
 	Event func(Point) runtime.Object
 }
 

@@ -43,7 +43,15 @@ func (i *item) ItemSequence() uint64 { return i.sequence }
 
 // CacheEncode writes the event of the data point.
 func (i *item) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
-	return stream.EncodeOnce(&i.events, id, func() runtime.Object { return i.entry.Event(i.point) }, encode, w)
+	return stream.EncodeOnce(&i.events, id, i.event, encode, w)
+}
+
+// event returns the object of the event: that of another implementation is passed on.
+func (i *item) event() runtime.Object {
+	if i.point.Passed != nil {
+		return i.point.Passed
+	}
+	return i.entry.Event(i.point)
 }
 
 func (i *item) compareName(name string) int { return strings.Compare(i.name, name) }

@@ -14,23 +14,6 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
-// nameUnit is the length of a name in JSON from which on a metric counts as several in a list. Beside
-// its name a metric takes up to 160 bytes of the aggregated discovery document: valueapi.MaxDiscovered
-// custom metrics, in two versions, and as many external ones are within 1 MiB.
-const nameUnit = 44
-
-// cost returns how many metrics one with this name counts as.
-func cost(name string) int {
-	size := len(name) + len(`""`)
-	for i := range len(name) {
-		switch name[i] {
-		case '<', '>', '&', '"', '\\', 0xe2: // the last begins U+2028 and U+2029, and others
-			size += len(`\u003c`) - 1
-		}
-	}
-	return 1 + size/nameUnit
-}
-
 // shareKey identifies the metrics that are listed as one share: of a rule for one resource, or all
 // that a namespace declares.
 type shareKey struct {
@@ -57,7 +40,7 @@ func (s shares) add(key shareKey, m *query.ObjectMetric) {
 		of = &share{shareKey: key}
 		s[key] = of
 	}
-	of.metrics, of.cost = append(of.metrics, m), of.cost+cost(m.Name)
+	of.metrics, of.cost = append(of.metrics, m), of.cost+query.ListCost(m.Name)
 }
 
 func compareMetrics(a, b *query.ObjectMetric) int { return keyOf(*a).compare(keyOf(*b)) }
@@ -75,7 +58,7 @@ func (s shares) divide(budget int, omitted map[string]int) (listed []query.Objec
 		var first []*query.ObjectMetric
 		var last *query.ObjectMetric
 		for _, m := range of.metrics {
-			if last != nil && compareMetrics(m, last) > 0 || cost(m.Name) > part || known[keyOf(*m)] {
+			if last != nil && compareMetrics(m, last) > 0 || query.ListCost(m.Name) > part || known[keyOf(*m)] {
 				continue
 			}
 			if first = append(first, m); len(first)/2 >= part {
@@ -86,7 +69,7 @@ func (s shares) divide(budget int, omitted map[string]int) (listed []query.Objec
 		slices.SortFunc(first, compareMetrics)
 		rest := len(of.metrics)
 		for _, m := range first[:min(len(first), part)] {
-			if size := cost(m.Name); size <= part {
+			if size := query.ListCost(m.Name); size <= part {
 				part, budget, rest, known[keyOf(*m)] = part-size, budget-size, rest-1, true
 				listed = append(listed, *m)
 			}
