@@ -31,8 +31,8 @@ const ObjectLabel = "object"
 const (
 	// bytesPerByte is about how much memory an answer takes for each byte of its JSON.
 	bytesPerByte = 8
-	// minItem is less than the length of a value in JSON. It limits the values of an answer, which take much more memory
-	// than their text if they are shorter.
+	// minItem is less than the length of a value, and of a resource of discovery, in JSON. It limits how many an answer
+	// has: shorter ones take much more memory than their text.
 	minItem = 64
 )
 
@@ -57,7 +57,7 @@ func decodeDiscovery(body []byte, into *metav1.APIResourceList) error {
 	if err := json.Unmarshal(body, &counted); err != nil {
 		return err
 	}
-	if err := counted.Resources.check(maxResources); err != nil {
+	if err := counted.Resources.check(body); err != nil {
 		return err
 	}
 	if err := json.Unmarshal(body, into); err != nil {
@@ -76,7 +76,7 @@ func decode(body []byte, group, path string, at time.Time) ([]query.Sample, erro
 	if err := json.Unmarshal(body, &counted); err != nil {
 		return nil, err
 	}
-	if err := counted.Items.check(len(body) / minItem); err != nil {
+	if err := counted.Items.check(body); err != nil {
 		return nil, err
 	}
 	internal := schema.GroupVersion{Group: group, Version: runtime.APIVersionInternal}
@@ -153,10 +153,10 @@ func (c *elementCount) UnmarshalJSON(list []byte) error {
 	return err
 }
 
-// check returns an error if there are more elements than a limit.
-func (c elementCount) check(limit int) error {
-	if int(c) > limit {
-		return fmt.Errorf("it has more than %d elements, which is too many for its length, or at all", limit)
+// check returns an error if there are more elements than a body of this length can have.
+func (c elementCount) check(body []byte) error {
+	if limit := len(body) / minItem; int(c) > limit {
+		return fmt.Errorf("it has more than %d elements, which is too many for its length", limit)
 	}
 	return nil
 }

@@ -12,11 +12,13 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -35,7 +37,8 @@ const (
 	healthyProbeInterval = 30 * time.Second
 	failingProbeInterval = 10 * time.Second
 	minProbeInterval     = time.Second
-	// resourcesKept is how long the resources of discovery are kept, and maxResources limits them.
+	// resourcesKept is how long the resources of discovery are kept, and maxResources limits those that are listed:
+	// the others are answered, too.
 	resourcesKept = 10 * time.Minute
 	maxResources  = 5000
 )
@@ -188,7 +191,7 @@ func (s *Source) setHealth(f *query.Failure, version string, resources []metav1.
 	}
 	s.health, s.version = next, cmp.Or(version, s.version)
 	if f == nil {
-		s.resources, s.succeeded = resources[:min(len(resources), maxResources)], s.clock.Now()
+		s.resources, s.succeeded = slices.Clone(resources[:min(len(resources), maxResources)]), s.clock.Now()
 	}
 }
 
@@ -203,11 +206,12 @@ func (s *Source) Resources() []metav1.APIResource {
 	return s.resources
 }
 
-// versions returns those of a group, the preferred one first.
+// versions returns those of a group, the newest first.
 func versions(group string) []string {
 	var all []string
 	for _, gv := range scheme.PrioritizedVersionsForGroup(group) {
 		all = append(all, gv.Version)
 	}
+	slices.SortFunc(all, func(a, b string) int { return apimachineryversion.CompareKubeAwareVersionStrings(b, a) })
 	return all
 }

@@ -16,7 +16,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -355,9 +354,33 @@ func TestUnknownVersion(t *testing.T) {
 	if f, ok := errors.AsType[*query.Failure](err); !ok || f.Status != nil || f.Reason != query.ReasonBadStatus {
 		t.Errorf("got %v", err)
 	}
-	slices.Sort(w.asked)
-	if diff := cmp.Diff([]string{"GET /apis/custom.metrics.k8s.io/v1beta1 HTTP/1.1", "GET /apis/custom.metrics.k8s.io/v1beta2 HTTP/1.1"}, w.asked); diff != "" {
+	if diff := cmp.Diff([]string{"GET /apis/custom.metrics.k8s.io/v1beta2 HTTP/1.1", "GET /apis/custom.metrics.k8s.io/v1beta1 HTTP/1.1"}, w.asked); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+}
+
+// TestLongDiscovery: an implementation with more resources than are listed is asked for all of its metrics.
+func TestLongDiscovery(t *testing.T) {
+	found := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "custom.metrics.k8s.io/v1beta2"}
+	for i := range maxResources + 1000 {
+		found.APIResources = append(found.APIResources, metav1.APIResource{Name: fmt.Sprintf("pods/m%d", i), Namespaced: true, Kind: "MetricValueList", Verbs: []string{"get"}})
+	}
+	body, err := json.Marshal(found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, v1alpha1.CustomMetricsGroup, func(rw http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "/pods/") {
+			says(http.StatusOK, list(v1alpha1.CustomMetricsGroup, "v1beta2", ""))(rw, r)
+			return
+		}
+		says(http.StatusOK, string(body))(rw, r)
+	}, nil)
+	if _, err := w.evaluate(t, hits); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff(found.APIResources[:maxResources], w.source.Resources()); diff != "" {
+		t.Errorf("listed (-want +got):\n%s", diff)
 	}
 }
 

@@ -70,6 +70,7 @@ func serveStreams(t testing.TB, store *samplestore.Store, streams *Streams, enab
 	}
 	server.PrepareRun()
 	s := httptest.NewServer(server.Handler)
+	s.Client().Timeout = time.Minute // an event that does not come fails its test, and no other
 	t.Cleanup(s.Close)
 	return s, group
 }

@@ -47,8 +47,22 @@ func serveTimed(t *testing.T, settings stream.Settings, limits stream.Limits) *t
 		cancel()
 		running.Wait()
 	})
-	eventually(t, "the tickers of both hubs", func() bool { return s.clock.Waiters() == 2 })
+	s.awaitTimers(t)
 	return s
+}
+
+// awaitTimers waits until both hubs wait for their timers.
+func (s *timed) awaitTimers(t *testing.T) {
+	t.Helper()
+	eventually(t, "the timers of both hubs", func() bool { return s.clock.Waiters() == 2 })
+}
+
+// step moves the clock when both hubs wait for it: one that is between reading the time and
+// setting its timer would miss the step, and wait for another one.
+func (s *timed) step(t *testing.T, d time.Duration) {
+	t.Helper()
+	s.awaitTimers(t)
+	s.clock.Step(d)
 }
 
 // await waits until the number of open watches is as said: a client learns of an
@@ -86,15 +100,15 @@ func TestWatchEnds(t *testing.T) {
 		bookmarksQuery: {bookmark, "EOF"},
 		plainQuery:     {"EOF"},
 	}
-	tests := map[string]func(*timed){
-		"maximum age": func(s *timed) { s.clock.Step(time.Hour) },
-		"turned off": func(s *timed) {
+	tests := map[string]func(*testing.T, *timed){
+		"maximum age": func(t *testing.T, s *timed) { s.step(t, time.Hour) },
+		"turned off": func(t *testing.T, s *timed) {
 			s.group.ServeWatch(false)
-			s.clock.Step(21 * time.Second)
+			s.step(t, 21*time.Second)
 		},
-		"drained": func(s *timed) {
+		"drained": func(t *testing.T, s *timed) {
 			s.streams.Drain(5 * time.Second)
-			s.clock.Step(6 * time.Second)
+			s.step(t, 6*time.Second)
 		},
 	}
 	for name, end := range tests {
@@ -107,7 +121,7 @@ func TestWatchEnds(t *testing.T) {
 					w.expect(expected[0])
 					expected = expected[1:]
 				}
-				end(s)
+				end(t, s)
 				w.expect(expected...)
 				s.await(t, 0)
 			})
@@ -123,19 +137,19 @@ func TestBookmarks(t *testing.T) {
 	without := follow(t, s.Server, "v1beta1/nodes"+plainQuery, "application/json")
 	with.expect(initial("v1beta1")...)
 	without.expect(initial("v1beta1")...)
-	s.clock.Step(time.Minute)
+	s.step(t, time.Minute)
 	with.expect("BOOKMARK *v1beta1.NodeMetrics  " + millis(0))
 	s.streams.Apply(stream.Settings{BookmarkInterval: 10 * time.Second})
-	s.clock.Step(time.Minute)
+	s.step(t, time.Minute)
 	with.expect("BOOKMARK *v1beta1.NodeMetrics  " + millis(0))
-	s.clock.Step(10 * time.Second)
+	s.step(t, 10*time.Second)
 	with.expect("BOOKMARK *v1beta1.NodeMetrics  " + millis(0))
 
 	put(s.store.Nodes, "", "node-a", map[string]string{"zone": "a"}, sample(time.Second, samplestore.Usage{CPU: 1}))
 	next := "ADDED *v1beta1.NodeMetrics node-a " + millis(time.Second)
 	with.expect(next)
 	without.expect(next)
-	s.clock.Step(10 * time.Second)
+	s.step(t, 10*time.Second)
 	with.expect("BOOKMARK *v1beta1.NodeMetrics  " + millis(time.Second))
 }
 
@@ -278,7 +292,7 @@ func TestWatchLimits(t *testing.T) {
 				return
 			}
 			s.quota.Apply(wide)
-			s.clock.Step(5 * time.Second)
+			s.step(t, 5*time.Second)
 			follow(t, s.Server, "v1/nodes"+plainQuery, "application/json").expect(initial("v1")...)
 		})
 	}
