@@ -105,6 +105,11 @@ func (n *podNetwork) isServing(address string) bool {
 }
 
 func (n *podNetwork) remove(ip string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if pod := n.pods[ip]; pod != nil {
+		pod.left = true
+	}
 	time.AfterFunc(shutdownDelay, func() {
 		n.mu.Lock()
 		pod := n.pods[ip]
@@ -140,6 +145,8 @@ type servingPod struct {
 	server   *httptest.Server
 	backend  string
 	versions []string
+	// left is set once it goes on serving only because clients may not know yet that it left.
+	left bool
 }
 
 // versionsOf says what an image serves.

@@ -30,17 +30,22 @@ type certificateCheck struct {
 	suite   *controlPlane
 	backend string
 	issuer  *servingcert.Issuer
-	cancel  context.CancelFunc
-	done    sync.WaitGroup
-	checks  int
-	leaves  map[string]bool
-	failed  []string
+	// former are the addresses of pods of an earlier test's MetricsBackend of that name.
+	former map[string]bool
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	checks int
+	leaves map[string]bool
+	failed []string
 }
 
 func startCertificateCheck(t *testing.T, suite *controlPlane, backend string) *certificateCheck {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &certificateCheck{suite: suite, backend: backend, issuer: servingcert.NewIssuer(clock.RealClock{}), cancel: cancel, leaves: map[string]bool{}}
+	c := &certificateCheck{suite: suite, backend: backend, issuer: servingcert.NewIssuer(clock.RealClock{}), cancel: cancel, former: map[string]bool{}, leaves: map[string]bool{}}
+	for ip, pod := range suite.pods.of(backend) {
+		c.former[ip] = pod.left
+	}
 	t.Cleanup(cancel)
 	c.done.Go(func() { wait.NonSlidingUntilWithContext(ctx, c.check, 30*time.Millisecond) })
 	return c
@@ -53,7 +58,7 @@ func (c *certificateCheck) check(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	served := c.suite.pods.served(ctx, c.backend, name)
+	served := c.served(ctx, name)
 	after, err := c.bundles(ctx)
 	if err != nil || len(served) == 0 {
 		return
@@ -97,19 +102,14 @@ func (c *certificateCheck) stop(t *testing.T) {
 	}
 }
 
-// served returns the chain that each pod of a backend serves to a new connection for a name.
-func (n *podNetwork) served(ctx context.Context, backend, name string) map[string][]*x509.Certificate {
-	n.mu.Lock()
-	var addresses []string
-	for ip, pod := range n.pods {
-		if pod.backend == backend {
-			addresses = append(addresses, ip)
-		}
-	}
-	n.mu.Unlock()
+// served returns the chain that each pod serves to a new connection for a name.
+func (c *certificateCheck) served(ctx context.Context, name string) map[string][]*x509.Certificate {
 	served := map[string][]*x509.Certificate{}
-	for _, ip := range addresses {
-		connection, err := n.dial(ctx, "tcp", net.JoinHostPort(ip, "443"))
+	for ip := range c.suite.pods.of(c.backend) {
+		if c.former[ip] {
+			continue
+		}
+		connection, err := c.suite.pods.dial(ctx, "tcp", net.JoinHostPort(ip, "443"))
 		if err != nil {
 			continue
 		}
@@ -120,4 +120,17 @@ func (n *podNetwork) served(ctx context.Context, backend, name string) map[strin
 		_ = connection.Close()
 	}
 	return served
+}
+
+// of returns the pods of a backend by their addresses.
+func (n *podNetwork) of(backend string) map[string]servingPod {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	pods := map[string]servingPod{}
+	for ip, pod := range n.pods {
+		if pod.backend == backend {
+			pods[ip] = *pod
+		}
+	}
+	return pods
 }
