@@ -86,6 +86,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd.AddCommand(
 		adapterconfig.NewCommand(streams),
 		adopt.NewCommand(flags, streams),
+		adopt.NewReleaseCommand(flags, streams),
 		explain.NewCommand(flags, streams),
 		status.NewCommand(flags, streams),
 		top.NewCommand(flags, streams),

@@ -42,7 +42,7 @@ func kubeconfig(t *testing.T, server string) string {
 }
 
 func TestHelp(t *testing.T) {
-	for _, command := range []string{"", "adopt", "explain-metric", "import", "import adapter-config", "status", "top", "verify", "wait"} {
+	for _, command := range []string{"", "adopt", "explain-metric", "import", "import adapter-config", "release", "status", "top", "verify", "wait"} {
 		t.Run("kubectl metrics "+command, func(t *testing.T) {
 			code, out, errs := runPlugin(t, os.DevNull, strings.Fields(command+" --help")...)
 			if code != output.OK || errs != "" {
@@ -99,6 +99,7 @@ func TestCommandLine(t *testing.T) {
 		"top of what is neither":   {kubeconfig: healthy, args: []string{"top", "deployments"}, code: output.NotRun, errs: "error: \"deployments\": there are metrics of nodes and of pods only\n"},
 		"top nodes":                {kubeconfig: healthy, args: []string{"top", "nodes", "--no-headers"}, out: "node-a "},
 		"adopt what nobody serves": {kubeconfig: healthy, args: []string{"adopt", "custom"}, code: output.NotMet, errs: "error: nobody serves custom.metrics.k8s.io: "},
+		"release of nobody":        {kubeconfig: healthy, args: []string{"release", "custom"}, code: output.NotMet, errs: "error: no MetricsBackend has taken custom.metrics.k8s.io over from another implementation: nobody gets it back\n"},
 		"adopt without a group":    {kubeconfig: healthy, args: []string{"adopt", "--yes"}, code: output.NotRun, errs: "error: accepts 1 arg(s), received 0\n"},
 		"adopt CPU and memory":     {kubeconfig: healthy, args: []string{"adopt", "resource"}, code: output.NotRun, errs: "error: invalid argument \"resource\" for \"kubectl metrics adopt\"\n"},
 		"negative timeout":         {kubeconfig: healthy, args: []string{"wait", "--timeout=-1s"}, code: output.NotRun, errs: "error: --timeout must not be negative\n"},

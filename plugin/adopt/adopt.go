@@ -28,13 +28,18 @@ func (o *options) group() string { return o.api + ".metrics.k8s.io" }
 // field returns the path of the group's section in a MetricsBackend.
 func (o *options) field() string { return "spec." + o.api + "Metrics" }
 
-// plan plans the adoption, or says why there can be none.
-func (o *options) plan(ctx context.Context) (*plan, error) {
+// services returns the APIServices of the group.
+func (o *options) services(ctx context.Context) ([]apiregistrationv1.APIService, error) {
 	services, err := o.cluster.APIServices(ctx)
+	return slices.DeleteFunc(services, func(s apiregistrationv1.APIService) bool { return s.Spec.Group != o.group() }), err
+}
+
+// adoption plans an adoption, or says why there can be none.
+func (o *options) adoption(ctx context.Context) (*plan, error) {
+	services, err := o.services(ctx)
 	if err != nil {
 		return nil, err
 	}
-	services = slices.DeleteFunc(services, func(s apiregistrationv1.APIService) bool { return s.Spec.Group != o.group() })
 	if err := o.checkServices(services); err != nil {
 		return nil, err
 	}
@@ -80,27 +85,23 @@ func (o *options) plan(ctx context.Context) (*plan, error) {
 			return nil, err
 		}
 		p.steps = append(p.steps, step{
-			does:    fmt.Sprintf("The CA certificates by which kube-apiserver verifies %s, for the serving pods. It is a copy: repeat this step when they are replaced.", service),
-			back:    fmt.Sprintf("kubectl delete configmap %s -n %s%s", reference.Name, namespace, o.flags),
-			applied: authority(namespace, reference, theirs.Spec.CABundle),
+			does:   fmt.Sprintf("The CA certificates by which kube-apiserver verifies %s, for the serving pods. It is a copy: repeat this step when they are replaced.", service),
+			back:   fmt.Sprintf("kubectl delete configmap %s -n %s%s", reference.Name, namespace, o.flags),
+			object: authority(namespace, reference, theirs.Spec.CABundle),
 		})
 	}
-	edit, remove := "kubectl edit metricsbackend "+backend.Name+o.flags+", and take out ", "kubectl delete metricsbackend "+backend.Name+o.flags
-	added, handBack := edit+"what this step has added", edit+o.field()
+	added := "kubectl edit metricsbackend " + backend.Name + o.flags + ", and take out what this step has added"
 	if backend.ResourceVersion == "" {
-		added = remove
-	}
-	if !slices.ContainsFunc(aggregation.Groups(), func(group string) bool { return group != o.group() && backend.Spec.Section(group).Set }) {
-		handBack = remove // a spec without any section is invalid
+		added = "kubectl delete metricsbackend " + backend.Name + o.flags
 	}
 	p.steps = append(p.steps, step{
 		does: fmt.Sprintf("%s becomes source %s, and gets what no rule, declared metric or earlier route answers. kube-apiserver still asks it directly.", service, source.Name),
-		back: added, applied: backendWith(backend.Name, spec), waits: []string{"source=" + source.Name},
+		back: added, object: backendWith(backend.Name, spec), waits: []string{"source=" + source.Name},
 	})
 	section.Adoption = v1alpha1.AdoptionAlways
 	p.steps = append(p.steps, step{
 		does: fmt.Sprintf("MetricsBackend %s takes over what kube-apiserver asks, as soon as autoscalers get the same from its pods, and every kube-apiserver reaches them.", backend.Name),
-		back: handBack + ": kube-apiserver then asks " + service + " again", applied: backendWith(backend.Name, spec),
+		back: "kubectl metrics release " + o.api + o.flags + ": kube-apiserver then asks " + service + " again", object: backendWith(backend.Name, spec),
 		waits: []string{"ready", "versions=" + strings.Join(inOrder(served), "."+o.group()+",") + "." + o.group()},
 	})
 	declared := map[string]string{"custom": "a CustomMetric", "external": "an ExternalMetric"}[o.api]
@@ -168,7 +169,7 @@ func (o *options) sourceOf(service *apiregistrationv1.APIService) v1alpha1.Sourc
 	case service.Spec.InsecureSkipTLSVerify:
 		tls.InsecureSkipVerify = true
 	case len(service.Spec.CABundle) > 0:
-		tls.CAConfigMap = &v1alpha1.ConfigMapKeyReference{Name: source.Name + "-ca", Key: "ca.crt"}
+		tls.CAConfigMap = &v1alpha1.ConfigMapKeyReference{Name: source.Name + authoritySuffix, Key: "ca.crt"}
 	}
 	return source
 }

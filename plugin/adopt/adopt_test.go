@@ -5,6 +5,7 @@ package adopt
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,13 +68,18 @@ func alone(t *testing.T, name string) *plugincluster.World {
 	return w
 }
 
-// run returns what is printed: the streams one after the other, and the exit code.
+// run returns what an adoption prints: the streams one after the other, and the exit code.
 func run(t *testing.T, w *plugincluster.World, o options) string {
+	t.Helper()
+	return runPlan(t, w, o, (*options).adoption)
+}
+
+func runPlan(t *testing.T, w *plugincluster.World, o options, planned func(*options, context.Context) (*plan, error)) string {
 	t.Helper()
 	var out, errs bytes.Buffer
 	o.cluster, o.clock = plugincluster.Start(t, w).Connection, clocktesting.NewFakeClock(plugincluster.Now)
 	o.streams = genericiooptions.IOStreams{Out: &out, ErrOut: &errs}
-	err := o.run(t.Context())
+	err := o.run(t.Context(), planned)
 	if err != nil && !errors.Is(err, output.ErrNotMet) {
 		fmt.Fprintln(&errs, "error:", err)
 	}
@@ -107,13 +113,18 @@ func TestPlan(t *testing.T) {
 			got := run(t, tc.world(t, tc.of), tc.options)
 			plugincluster.Golden(t, name+".txt", got)
 
-			// Its words are only those of kubectl.
-			script := "kubectl() { if [ \"$1\" = apply ]; then while read -r line; do :; done; fi; echo \"$@\"; }\n" + strings.ReplaceAll(got, "exit code 0\n", "")
-			printed, err := exec.CommandContext(t.Context(), "sh", "-euc", script).CombinedOutput()
-			if err != nil || strings.Count(got, "\nkubectl ") != strings.Count(string(printed), "\n") {
-				t.Errorf("%v: %s", err, printed)
-			}
+			requireScript(t, got)
 		})
+	}
+}
+
+// requireScript fails if a shell would run anything but kubectl.
+func requireScript(t *testing.T, printed string) {
+	t.Helper()
+	script := "kubectl() { if [ \"$1\" = apply ]; then while read -r line; do :; done; fi; echo \"$@\"; }\n" + strings.ReplaceAll(printed, "exit code 0\n", "")
+	ran, err := exec.CommandContext(t.Context(), "sh", "-euc", script).CombinedOutput()
+	if err != nil || strings.Count(printed, "\nkubectl ") != strings.Count(string(ran), "\n") {
+		t.Errorf("%v: %s", err, ran)
 	}
 }
 

@@ -1,8 +1,8 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package adopt is `kubectl metrics adopt`: it puts what serves custom or external metrics behind a MetricsBackend, which
-// passes on what it does not define itself.
+// Package adopt is `kubectl metrics adopt` and `kubectl metrics release`: the first puts what serves custom or external
+// metrics behind a MetricsBackend, which passes on what it does not define itself, and the second gives it back.
 package adopt
 
 import (
@@ -58,30 +58,44 @@ func refusef(format string, args ...any) error { return refusal{fmt.Errorf(forma
 // NewCommand returns `kubectl metrics adopt`.
 func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{streams: streams, clock: clock.RealClock{}}
+	cmd := o.newCommand(flags, (*options).adoption)
+	cmd.Use, cmd.Short, cmd.Long, cmd.Example = "adopt custom|external", "Put what serves custom or external metrics behind a MetricsBackend", long, example
+	cmd.Flags().StringVar(&o.backend, "backend", "", "Name of the MetricsBackend, which is created if there is none of that name. Default: the only one; without any, cluster.")
+	cmd.Flags().StringVar(&o.source, "source", "", "Name of the source. Default: that of the Service.")
+	return cmd
+}
+
+// NewReleaseCommand returns `kubectl metrics release`.
+func NewReleaseCommand(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &options{streams: streams, clock: clock.RealClock{}}
+	cmd := o.newCommand(flags, (*options).release)
+	cmd.Use, cmd.Short, cmd.Long, cmd.Example = "release custom|external", "Give custom or external metrics back to what served them before", releaseLong, releaseExample
+	return cmd
+}
+
+// newCommand returns a command that prints a plan, or does it.
+func (o *options) newCommand(flags genericclioptions.RESTClientGetter, planned func(*options, context.Context) (*plan, error)) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "adopt custom|external", Short: "Put what serves custom or external metrics behind a MetricsBackend", Long: long, Example: example,
 		ValidArgs: []string{"custom", "external"}, Args: cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if o.timeout < 0 {
 				return errors.New("--timeout must not be negative")
 			}
-			if o.cluster, err = connection.Open(flags, streams.ErrOut); err != nil {
+			if o.cluster, err = connection.Open(flags, o.streams.ErrOut); err != nil {
 				return err
 			}
 			o.api, o.flags = args[0], connection.Flags(cmd.Flags())
-			return o.run(cmd.Context())
+			return o.run(cmd.Context(), planned)
 		},
 	}
-	cmd.Flags().StringVar(&o.backend, "backend", "", "Name of the MetricsBackend, which is created if there is none of that name. Default: the only one; without any, cluster.")
-	cmd.Flags().StringVar(&o.source, "source", "", "Name of the source. Default: that of the Service.")
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "Do it, instead of printing the commands.")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 5*time.Minute, "How long each wait may take.")
 	return cmd
 }
 
-// run prints the plan, or does it.
-func (o *options) run(ctx context.Context) error {
-	p, err := o.plan(ctx)
+// run prints a plan, or does it.
+func (o *options) run(ctx context.Context, planned func(*options, context.Context) (*plan, error)) error {
+	p, err := planned(o, ctx)
 	switch {
 	case err != nil:
 		return o.explained(err)

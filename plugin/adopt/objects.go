@@ -15,6 +15,9 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/internal/apiservices"
 )
 
+// authoritySuffix follows the name of a source in that of the ConfigMap with its CA certificates.
+const authoritySuffix = "-ca"
+
 // spec is what the command sets in the spec of a MetricsBackend.
 type spec struct {
 	Sources         []v1alpha1.SourceSpec `json:"sources"`

@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -20,7 +21,7 @@ import (
 // fieldManager is the name of the command in server-side apply.
 const fieldManager = "kubectl-metrics"
 
-// plan is what the command does.
+// plan is what a command does.
 type plan struct {
 	backend string
 	// before is what the user has to know first, after is what comes next.
@@ -28,14 +29,34 @@ type plan struct {
 	steps         []step
 }
 
-// step applies one object, and waits.
+// step writes one object, and waits.
 type step struct {
 	// does says what happens, back how to go back.
 	does, back string
-	applied    *unstructured.Unstructured
+	object     *unstructured.Unstructured
+	// patch is the merge patch of the object, or its JSON patch, which is a list, or deletes is set; otherwise it is applied.
+	patch   string
+	deletes bool
 	// waits are values of --for of `kubectl metrics wait`.
 	waits []string
 }
+
+// command returns the step's command of kubectl, with its input.
+func (s *step) command(flags string) string {
+	object := strings.ToLower(s.object.GetKind()) + " " + s.object.GetName() + flags
+	if s.object.GetNamespace() != "" {
+		object += " -n " + s.object.GetNamespace()
+	}
+	switch {
+	case s.deletes:
+		return "kubectl delete " + object + "\n"
+	case s.patch != "":
+		return fmt.Sprintf("kubectl patch %s --type=%s -p '%s'\n", object, map[bool]string{true: "json", false: "merge"}[s.isJSONPatch()], s.patch)
+	}
+	return fmt.Sprintf("kubectl apply --server-side --field-manager=%s%s -f - <<'END'\n%sEND\n", fieldManager, flags, manifest(s.object))
+}
+
+func (s *step) isJSONPatch() bool { return strings.HasPrefix(s.patch, "[") }
 
 // manifest returns an object in YAML. Each line of a value is indented, so that none is a line of the shell.
 func manifest(object *unstructured.Unstructured) string {
@@ -57,11 +78,10 @@ func (o *options) script(p *plan) string {
 	var b strings.Builder
 	b.WriteString(comment(p.before...))
 	for i, s := range p.steps {
-		fmt.Fprintf(&b, "\n%skubectl apply --server-side --field-manager=%s%s -f - <<'END'\n%sEND\n",
-			comment(fmt.Sprintf("%d. %s", i+1, s.does), "To go back: "+s.back), fieldManager, o.flags, manifest(s.applied))
+		fmt.Fprintf(&b, "\n%s%s", comment(fmt.Sprintf("%d. %s", i+1, s.does), "To go back: "+s.back), s.command(o.flags))
 		for _, text := range s.waits {
 			backend := p.backend + " "
-			if strings.HasPrefix(text, "versions=") {
+			if strings.HasPrefix(text, "versions=") || strings.HasPrefix(text, "released=") {
 				backend = "" // they are of a group, whoever serves it
 			}
 			fmt.Fprintf(&b, "kubectl metrics wait %s--for=%s --timeout=%s%s\n", backend, text, o.timeout, o.flags)
@@ -75,7 +95,7 @@ func (o *options) do(ctx context.Context, p *plan) error {
 	_, _ = fmt.Fprint(o.streams.Out, comment(p.before...))
 	for i, s := range p.steps {
 		_, _ = fmt.Fprint(o.streams.Out, comment(fmt.Sprintf("%d. %s", i+1, s.does)))
-		err := o.explained(o.apply(ctx, s.applied))
+		err := o.explained(o.write(ctx, &s))
 		for _, text := range s.waits {
 			if err == nil {
 				err = wait.Until(ctx, o.cluster, o.streams, o.clock, p.backend, text, o.timeout)
@@ -90,16 +110,28 @@ func (o *options) do(ctx context.Context, p *plan) error {
 	return err
 }
 
-// apply applies an object server-side. It takes no field from another field manager.
-func (o *options) apply(ctx context.Context, object *unstructured.Unstructured) error {
+// write makes the write of a step. An apply takes no field from another field manager.
+func (o *options) write(ctx context.Context, s *step) error {
 	ctx, cancel := context.WithTimeout(ctx, o.cluster.Timeout)
 	defer cancel()
-	err := o.cluster.Objects.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.FieldOwner(fieldManager))
+	object, verb, err := s.object.DeepCopy(), "apply", error(nil)
 	switch {
-	case apierrors.IsConflict(err):
-		return refusef("apply %s %s: %w\nPut this into the manifest that this field manager applies:\n%s", object.GetKind(), object.GetName(), err, manifest(object))
-	case err != nil:
-		return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
+	case s.deletes:
+		verb, err = "delete", client.IgnoreNotFound(o.cluster.Objects.Delete(ctx, object))
+	case s.patch != "":
+		kind := types.MergePatchType
+		if s.isJSONPatch() {
+			kind = types.JSONPatchType
+		}
+		verb, err = "patch", o.cluster.Objects.Patch(ctx, object, client.RawPatch(kind, []byte(s.patch)), client.FieldOwner(fieldManager))
+	default:
+		err = o.cluster.Objects.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(fieldManager))
+		if apierrors.IsConflict(err) {
+			return refusef("apply %s %s: %w\nPut this into the manifest that this field manager applies:\n%s", object.GetKind(), object.GetName(), err, manifest(s.object))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s %s: %w", verb, s.object.GetKind(), s.object.GetName(), err)
 	}
 	return nil
 }

@@ -113,7 +113,7 @@ func Describe(service *apiregistrationv1.APIService) Registration {
 		Message:               "kube-apiserver has not looked at it yet",
 	}
 	if to := service.Spec.Service; to != nil {
-		r.Service = serviceName(to.Namespace, to.Name, ptr.Deref(to.Port, 443))
+		r.Service = ServiceName(v1alpha1.ExistingService{Namespace: to.Namespace, Name: to.Name, Port: to.Port})
 	}
 	for _, c := range service.Status.Conditions {
 		if c.Type == apiregistrationv1.Available {
@@ -125,15 +125,16 @@ func Describe(service *apiregistrationv1.APIService) Registration {
 		r.AdoptedFrom = "someone unknown: annotation " + v1alpha1.AnnotationPreviousOwner + " cannot be read"
 		var previous v1alpha1.PreviousOwner
 		if json.Unmarshal([]byte(recorded), &previous) == nil {
-			r.AdoptedFrom = serviceName(previous.Service.Namespace, previous.Service.Name, ptr.Deref(previous.Service.Port, 443))
+			r.AdoptedFrom = ServiceName(previous.Service)
 		}
 	}
 	r.readBundle(service.Spec.CABundle)
 	return r
 }
 
-func serviceName(namespace, name string, port int32) string {
-	return namespace + "/" + net.JoinHostPort(name, strconv.Itoa(int(port)))
+// ServiceName returns NAMESPACE/NAME:PORT.
+func ServiceName(of v1alpha1.ExistingService) string {
+	return of.Namespace + "/" + net.JoinHostPort(of.Name, strconv.Itoa(int(ptr.Deref(of.Port, 443))))
 }
 
 // readBundle counts the certificates in a bundle, and keeps when the last one expires: during a

@@ -18,15 +18,17 @@ func TestParseGoal(t *testing.T) {
 		want  goal
 		error string
 	}{
-		"ready":                      {want: goal{condition: "Ready", status: metav1.ConditionTrue}},
-		"Ready":                      {want: goal{condition: "Ready", status: metav1.ConditionTrue}},
-		"condition=Available":        {want: goal{condition: "Available", status: metav1.ConditionTrue}},
-		"condition=Stalled=false":    {want: goal{condition: "Stalled", status: metav1.ConditionFalse}},
-		"source=keda":                {want: goal{source: "keda"}},
-		"source=":                    {error: `--for "source=": must be ready, condition=NAME, condition=NAME=STATUS, source=NAME or versions=VERSION,VERSION`},
-		"versions=v1beta1,v1":        {want: goal{group: "metrics.k8s.io", versions: []string{"v1", "v1beta1"}}},
-		"versions=v1.metrics.k8s.io": {want: goal{group: "metrics.k8s.io", versions: []string{"v1"}}},
-		"versions=none":              {want: goal{group: "metrics.k8s.io"}},
+		"ready":                            {want: goal{condition: "Ready", status: metav1.ConditionTrue}},
+		"Ready":                            {want: goal{condition: "Ready", status: metav1.ConditionTrue}},
+		"condition=Available":              {want: goal{condition: "Available", status: metav1.ConditionTrue}},
+		"condition=Stalled=false":          {want: goal{condition: "Stalled", status: metav1.ConditionFalse}},
+		"source=keda":                      {want: goal{source: "keda"}},
+		"source=":                          {error: `--for "source=": must be ready, condition=NAME, condition=NAME=STATUS, source=NAME, released=GROUP or versions=VERSION,VERSION`},
+		"released=external.metrics.k8s.io": {want: goal{group: "external.metrics.k8s.io", released: true}},
+		"released=apps":                    {error: `--for "released=apps": must be ready, condition=NAME, condition=NAME=STATUS, source=NAME, released=GROUP or versions=VERSION,VERSION`},
+		"versions=v1beta1,v1":              {want: goal{group: "metrics.k8s.io", versions: []string{"v1", "v1beta1"}}},
+		"versions=v1.metrics.k8s.io":       {want: goal{group: "metrics.k8s.io", versions: []string{"v1"}}},
+		"versions=none":                    {want: goal{group: "metrics.k8s.io"}},
 		"versions=v1beta1.custom.metrics.k8s.io, v1beta2.custom.metrics.k8s.io": {want: goal{group: "custom.metrics.k8s.io", versions: []string{"v1beta2", "v1beta1"}}},
 		"versions=none.external.metrics.k8s.io":                                 {want: goal{group: "external.metrics.k8s.io"}},
 		"versions=none,v1":                                                      {error: `--for "versions=none,v1": "none" is no version; write versions=v1,v1beta1, or versions=none`},
@@ -34,9 +36,9 @@ func TestParseGoal(t *testing.T) {
 		"versions=v1,v1beta1.external.metrics.k8s.io":                           {error: `--for "versions=v1,v1beta1.external.metrics.k8s.io": wait for the versions of metrics.k8s.io and of external.metrics.k8s.io one after the other`},
 		"versions=":                    {error: `--for "versions=": "" is no version; write versions=v1,v1beta1, or versions=none`},
 		"versions=1":                   {error: `--for "versions=1": "1" is no version; write versions=v1,v1beta1, or versions=none`},
-		"condition=":                   {error: `--for "condition=": must be ready, condition=NAME, condition=NAME=STATUS, source=NAME or versions=VERSION,VERSION`},
-		"condition=Available=probably": {error: `--for "condition=Available=probably": must be ready, condition=NAME, condition=NAME=STATUS, source=NAME or versions=VERSION,VERSION`},
-		"delete":                       {error: `--for "delete": must be ready, condition=NAME, condition=NAME=STATUS, source=NAME or versions=VERSION,VERSION`},
+		"condition=":                   {error: `--for "condition=": must be ready, condition=NAME, condition=NAME=STATUS, source=NAME, released=GROUP or versions=VERSION,VERSION`},
+		"condition=Available=probably": {error: `--for "condition=Available=probably": must be ready, condition=NAME, condition=NAME=STATUS, source=NAME, released=GROUP or versions=VERSION,VERSION`},
+		"delete":                       {error: `--for "delete": must be ready, condition=NAME, condition=NAME=STATUS, source=NAME, released=GROUP or versions=VERSION,VERSION`},
 	}
 	for text, tc := range cases {
 		t.Run(text, func(t *testing.T) {

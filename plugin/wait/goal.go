@@ -20,16 +20,18 @@ import (
 // none is the value of versions= for no version, as after an uninstall.
 const none = "none"
 
-// goal is a condition of a MetricsBackend, or a source of it that is healthy, or else exactly these versions of an API group.
+// goal is a condition of a MetricsBackend, or a source of it that is healthy, or a group that no MetricsBackend serves, or
+// else exactly these versions of an API group.
 type goal struct {
 	condition string
 	status    metav1.ConditionStatus
 	source    string
 	group     string
+	released  bool
 	versions  []string
 }
 
-// parseGoal reads ready, condition=NAME, condition=NAME=STATUS, source=NAME or versions=V,V.
+// parseGoal reads ready, condition=NAME, condition=NAME=STATUS, source=NAME, released=GROUP or versions=V,V.
 func parseGoal(text string) (goal, error) {
 	kind, value, hasValue := strings.Cut(text, "=")
 	switch {
@@ -47,10 +49,12 @@ func parseGoal(text string) (goal, error) {
 		}
 	case kind == "source" && value != "":
 		return goal{source: value}, nil
+	case kind == "released" && slices.Contains(aggregation.Groups(), value):
+		return goal{group: value, released: true}, nil
 	case kind == "versions" && hasValue:
 		return parseVersions(text, value)
 	}
-	return goal{}, fmt.Errorf("--for %q: must be ready, condition=NAME, condition=NAME=STATUS, source=NAME or versions=VERSION,VERSION", text)
+	return goal{}, fmt.Errorf("--for %q: must be ready, condition=NAME, condition=NAME=STATUS, source=NAME, released=GROUP or versions=VERSION,VERSION", text)
 }
 
 // parseVersions reads versions of one group, metrics.k8s.io where none is named, or none.
@@ -88,6 +92,8 @@ func (g goal) String() string {
 		return "a healthy source " + g.source
 	case g.ofBackend():
 		return fmt.Sprintf("%s=%s", g.condition, g.status)
+	case g.released:
+		return "the release of " + g.group
 	}
 	return g.group + " with " + g.listed()
 }
@@ -104,18 +110,28 @@ func (g goal) reached(backend string) string {
 	switch {
 	case g.ofBackend():
 		return fmt.Sprintf("metricsbackend/%s has %s", backend, g)
+	case g.released:
+		return "no MetricsBackend serves " + g.group
 	case len(g.versions) == 0:
 		return g.group + " is gone, from discovery too"
 	}
 	return fmt.Sprintf("%s: %s, and no other version, available and in discovery", g.group, g.listed())
 }
 
-// checkVersions returns what is missing, or "" if the versions are there. It reads discovery only if the
+// checkVersions returns what is missing, or "" if the versions are there, or the group is released. It reads discovery only if the
 // APIServices match the goal. The backend, which may say why, may be nil.
 func (g goal) checkVersions(ctx context.Context, cluster *connection.Cluster, backend *v1alpha1.MetricsBackend) (string, error) {
 	registrations, err := aggregation.Registrations(ctx, cluster, g.group)
 	if err != nil {
 		return "", err
+	}
+	if g.released {
+		for _, r := range registrations {
+			if r.Backend != "" {
+				return withReason(fmt.Sprintf("%s is MetricsBackend %s's", r.Name, r.Backend), backend), nil
+			}
+		}
+		return "", nil
 	}
 	for _, r := range registrations {
 		switch {

@@ -77,6 +77,15 @@ func TestLookOnce(t *testing.T) {
 		"deleted, still in discovery": {goal: "versions=v1beta1", waits: "v1.metrics.k8s.io is deleted, and still in discovery", change: func(w *plugincluster.World) {
 			w.APIServices = w.APIServices[1:]
 		}},
+		"released": {goal: "released=metrics.k8s.io", want: "no MetricsBackend serves metrics.k8s.io\n", change: func(w *plugincluster.World) {
+			*w = *plugincluster.MetricsServer()
+		}},
+		"not released": {
+			goal: "released=metrics.k8s.io", waits: "v1.metrics.k8s.io is MetricsBackend cluster's; metricsbackend/cluster: HPA shop/cart reads a metric that only it serves",
+			change: func(w *plugincluster.World) {
+				w.Condition(v1alpha1.ConditionReady, metav1.ConditionFalse, "ConsumersActive", "HPA shop/cart reads a metric that only it serves")
+			},
+		},
 		"one too few": {goal: "versions=v1,v1beta1", waits: "v1.metrics.k8s.io is not registered", change: func(w *plugincluster.World) { w.Unregister("v1") }},
 		"not available": {goal: "versions=v1,v1beta1", waits: "v1.metrics.k8s.io is not available, MissingEndpoints: no addresses", change: func(w *plugincluster.World) {
 			plugincluster.SetAvailable(&w.APIServices[0], false, "MissingEndpoints", "no addresses")

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -22,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
@@ -49,6 +51,16 @@ func (w *World) respond(r *http.Request) response {
 	}
 	if code := w.Codes[path]; code != 0 {
 		return errorResponse(code, path)
+	}
+	if w.Write != nil && (r.Method == http.MethodDelete || r.Method == http.MethodPatch && r.Header.Get("Content-Type") != string(types.ApplyYAMLPatchType)) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return errorResponse(http.StatusBadRequest, path)
+		}
+		if code := w.Write(strings.TrimSpace(r.Method + " " + path + " " + string(body))); code != http.StatusOK {
+			return errorResponse(code, path)
+		}
+		return jsonResponse(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess})
 	}
 	if r.Method == http.MethodPatch && w.Apply != nil {
 		return w.apply(r)

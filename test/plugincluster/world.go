@@ -50,6 +50,8 @@ type World struct {
 	// Apply is called with each object that is applied server-side, and may change the world. It returns the field managers
 	// with which it conflicts.
 	Apply func(object *unstructured.Unstructured) []string
+	// Write is called with each other patch and each deletion, as METHOD PATH BODY, and may change the world. It returns a status code.
+	Write func(request string) int
 	// Hanging are paths that get no response.
 	Hanging []string
 }
