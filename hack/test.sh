@@ -207,6 +207,7 @@ e2e_tests() {
 		verbose_step build "metrics-server" hack/metrics-server.sh || return
 		verbose_step build "Flux' controllers" hack/flux.sh || return
 		verbose_step build "KEDA" hack/keda.sh || return
+		verbose_step build "prometheus-adapter" hack/prometheus-adapter.sh || return
 	fi
 	tests e2e --verbose $AGAIN -- -count=1 -tags e2e "${chosen[@]}" ./test/e2e/...
 }

@@ -30,6 +30,9 @@ import (
 const (
 	kedaService = "keda/keda-metrics-apiserver"
 	kedaDemo    = "keda-demo"
+	kedaPage    = "adopt-keda.md"
+	// kedaAuthority is the ConfigMap with KEDA's CA.
+	kedaAuthority = "keda-ca"
 	// kedaVersion has the APIService that KEDA and our pods both serve.
 	kedaVersion = "v1beta1.external"
 	// kedaMetric is that of the ScaledObject: how many pods of the Deployment watched there are.
@@ -39,8 +42,8 @@ const (
 // KEDA's operator and adapter, a metrics-server that an add-on manager keeps, and a MetricsBackend with all three groups and
 // its defaults: each goes on, and custom metrics, which nobody else has, are ours. While KEDA's operator writes a caBundle of
 // its own, its API is not taken over. Without that it is taken over, with a route that leads to KEDA what no rule defines, and
-// given back, while helm-controller, which applied it, applies it once more. KEDA scales all the time, and beside it an HPA by
-// an external metric of ours. Nobody's request fails.
+// given back, while helm-controller, which applied it, applies it once more; and once more by its runbook. KEDA scales all the
+// time, and beside it an HPA by an external metric of ours. Nobody's request fails.
 func TestKEDA(t *testing.T) {
 	measureNamespaces(t)
 	deployMetricsServer(t)
@@ -85,9 +88,7 @@ func TestKEDA(t *testing.T) {
 	values.finish(t, "of discovery and of KEDA's metric, beside KEDA")
 
 	t.Log("Always, without that")
-	kubectl(t, "-n", "keda", "patch", "deployment", "keda-operator", "--type=json",
-		`-p=[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--enable-cert-rotation=false"}]`)
-	kubectl(t, "-n", "keda", "rollout", "status", "deployment/keda-operator", "--timeout=120s")
+	runbookPart(t, kedaPage, "## Before", "## 2.", "KEDA=keda")
 	kedaScales(t, 3)
 	values = startTraffic(t, paths...)
 	editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) { spec.ExternalMetrics.Adoption = v1alpha1.AdoptionRefuse })
@@ -145,9 +146,20 @@ func TestKEDA(t *testing.T) {
 	kedaScales(t, 3)
 
 	kubectl(t, "delete", "metricsbackend", backendName, "--timeout=180s")
-	values.finish(t, "of discovery and of KEDA's metric, taken over and given back")
+	kubectl(t, "-n", namespace, "delete", "configmap", kedaAuthority)
+	t.Log("by the runbook, there and back")
+	installPlugin(t)
+	variables := []string{"INSTALL=" + renderManifest(t, "dev"), "KEDA=keda", "PROMETHEUS=" + prometheusURL(t, "prometheus"), "NAMESPACE=" + shop, "QUERY=sum(mail_queue_length)"}
+	runbookPart(t, kedaPage, "## 2.", "## 4.", variables...)
+	waitPointsTo(t, kedaVersion, ourService)
+	kedaScales(t, 2)
+	runbookPart(t, kedaPage, "## 4.", "## 5.", variables...)
+	waitPointsTo(t, kedaVersion, kedaService)
+	kedaScales(t, 3)
+	values.finish(t, "of discovery and of KEDA's metric, taken over and given back, twice")
 	finishClients(t, c)
 	addons.requireIdle(t)
+	runbookPart(t, kedaPage, "## 5.", "", variables...)
 }
 
 // createBesideKEDA creates a MetricsBackend with all groups and defaults. Its rules make a custom and an external metric, and
@@ -158,11 +170,11 @@ func createBesideKEDA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "keda-ca", Namespace: namespace}, Data: map[string]string{"ca.crt": string(certificates.Data["ca.crt"])}}
+	ca := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: kedaAuthority, Namespace: namespace}, Data: map[string]string{"ca.crt": string(certificates.Data["ca.crt"])}}
 	if err := suite.client.Create(t.Context(), ca); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _, _ = run("kubectl", "-n", namespace, "delete", "configmap", ca.Name) })
+	t.Cleanup(func() { _, _ = run("kubectl", "-n", namespace, "delete", "--ignore-not-found", "configmap", ca.Name) })
 	second := &metav1.Duration{Duration: 5 * time.Second}
 	backend := &v1alpha1.MetricsBackend{ObjectMeta: metav1.ObjectMeta{Name: backendName}, Spec: v1alpha1.MetricsBackendSpec{
 		ResourceMetrics: &v1alpha1.ResourceMetricsSpec{},

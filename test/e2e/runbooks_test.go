@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,7 +22,9 @@ import (
 // another release, a rollback to an image without v1 and forward again, a migration
 // from metrics-server, and the uninstallation.
 func TestRunbooks(t *testing.T) {
-	requirePages(t, "cluster-upgrade.md", "migrate-from-metrics-server.md", "rollback.md", "uninstall.md")
+	// TestKEDA and TestPrometheusAdapter run theirs. Datadog's agent needs an account: plugin/adopt has the plan for it.
+	requirePages(t, "adopt-datadog.md", "adopt-keda.md", "adopt-prometheus-adapter.md",
+		"cluster-upgrade.md", "migrate-from-metrics-server.md", "rollback.md", "uninstall.md")
 	requireBackend(t)
 	installPlugin(t)
 	t.Cleanup(func() {
@@ -44,9 +47,9 @@ func TestRunbooks(t *testing.T) {
 	runbook(t, "uninstall.md", next)
 }
 
-// requirePages fails when there are other runbooks than those that are run. README.md
+// requirePages fails when there are other runbooks than those that are known. README.md
 // only links to them.
-func requirePages(t *testing.T, run ...string) {
+func requirePages(t *testing.T, known ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(suite.root, "docs/runbooks"))
 	if err != nil {
@@ -58,8 +61,8 @@ func requirePages(t *testing.T, run ...string) {
 			pages = append(pages, entry.Name())
 		}
 	}
-	if diff := cmp.Diff(pages, run); diff != "" {
-		t.Fatalf("docs/runbooks, and what is run (-there +run):\n%s", diff)
+	if diff := cmp.Diff(pages, known); diff != "" {
+		t.Fatalf("docs/runbooks, and what is known (-there +known):\n%s", diff)
 	}
 }
 
@@ -67,11 +70,25 @@ func requirePages(t *testing.T, run ...string) {
 // in a folder of its own. The variables are the reader's.
 func runbook(t *testing.T, page string, variables ...string) {
 	t.Helper()
+	runbookPart(t, page, "# ", "", variables...)
+}
+
+// runbookPart is runbook for a part of a page: from the line that begins with one text to that which begins with another,
+// or to the end. The variables of the page's first block are the caller's.
+func runbookPart(t *testing.T, page, from, to string, variables ...string) {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join(suite.root, "docs/runbooks", page))
 	if err != nil {
 		t.Fatal(err)
 	}
-	runBlocks(t, page, string(text), variables...)
+	_, part, found := strings.Cut("\n"+string(text), "\n"+from)
+	if to != "" && found {
+		part, _, found = strings.Cut(part, "\n"+to)
+	}
+	if !found {
+		t.Fatalf("%s has no part from %q to %q", page, from, to)
+	}
+	runBlocks(t, strings.TrimSpace(page+" "+from), part, variables...)
 }
 
 // runBlocks is runbook for the text of a page or section.
@@ -102,6 +119,12 @@ func runBlocks(t *testing.T, page, text string, variables ...string) {
 func releaseManifest(t *testing.T, version string) string {
 	t.Helper()
 	loadImages(t, version)
+	return renderManifest(t, version)
+}
+
+// renderManifest returns the manifest that installs the operator with images of a tag.
+func renderManifest(t *testing.T, version string) string {
+	t.Helper()
 	manifest := filepath.Join(t.TempDir(), "install.yaml")
 	if out, err := run("bash", "-c", "VERSION=$0 hack/render.sh >$1", version, manifest); err != nil {
 		t.Fatalf("render the manifest: %v\n%s", err, out)

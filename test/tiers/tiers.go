@@ -47,7 +47,7 @@ var table = map[Suite]map[Tier]string{
 			TestVersionDroppedAndAdded TestOperatorKilled TestServingChildrenDeleted TestServingProcessKilled
 			TestKubeAPIServerKilled TestOperatorNamespaceDeleted TestManifestDeletedFirst
 			TestSelfSignedKubelet TestSignedKubeletIsNeverPinned
-			TestTakeover TestKEDA TestAlertsFire TestBrokenAdoptions TestRunbooks TestChart TestFlux TestPluginVerify TestHorizontalPodAutoscalerByWatch`,
+			TestTakeover TestKEDA TestPrometheusAdapter TestAlertsFire TestBrokenAdoptions TestRunbooks TestChart TestFlux TestPluginVerify TestHorizontalPodAutoscalerByWatch`,
 		Soak: `TestUpgradeAndRollbackBySpec TestUpgradeAndRollbackByImage TestWatch TestHorizontalPodAutoscalerByWatch`,
 	},
 	Integration: {
