@@ -51,7 +51,8 @@ func (c *ControlPlane) AllowRoutes(ctx context.Context) (flags []string, err err
 		servingAccount: {
 			{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"get"}},
 			{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, Verbs: []string{"create"}},
-			// Before the first readiness it asks its peers.
+			// Before the first readiness it asks what is registered, and its peers.
+			{APIGroups: []string{"apiregistration.k8s.io"}, Resources: []string{"apiservices"}, Verbs: []string{"list"}},
 			{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"get", "list", "watch"}},
 		},
 		account: {{APIGroups: []string{"custom.metrics.k8s.io", "external.metrics.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}}},
