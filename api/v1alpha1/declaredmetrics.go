@@ -123,9 +123,7 @@ type DeclaredMetricSpec struct {
 
 	// Query in the source's language, such as PromQL. It selects only series of this
 	// namespace, unless the MetricsBackend allows more
-	// (spec.sources[].prometheus.tenancy). Of a metricsAPI source, which only an
-	// ExternalMetric can have: one metric with labels by `=` and `!=`, such as
-	// `depth{queue="a"}`, in this namespace. At most 2048 bytes, with the labels of an
+	// (spec.sources[].prometheus.tenancy). At most 2048 bytes, with the labels of an
 	// ExternalMetric. A longer query needs a rule in the MetricsBackend, or a recording
 	// rule of the source.
 	// +required

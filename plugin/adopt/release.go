@@ -11,13 +11,15 @@ import (
 	"slices"
 	"strings"
 
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/internal/apiservices"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
 )
 
 const releaseLong = `Gives custom or external metrics back to the implementation that a MetricsBackend has taken
-them over from: its APIService points to it again, once it answers. Then its source is
+them over from: its APIService points to it again, if it answers. Then its source is
 removed. It is adopt in reverse.
 
 While the MetricsBackend has another section, it keeps the APIService as long as an
@@ -43,22 +45,9 @@ func (o *options) release(ctx context.Context) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The Service that gets the versions back, or has them back, and the MetricsBackend that still has them.
-	var to, owner string
-	var versions, warnings []string
-	for i := range services {
-		r := aggregation.Describe(&services[i])
-		switch {
-		case r.AdoptedFrom != "":
-			if err := json.Unmarshal([]byte(services[i].Annotations[v1alpha1.AnnotationPreviousOwner]), &v1alpha1.PreviousOwner{}); err != nil {
-				return nil, refusef("read annotation %s of APIService %s, without which it would be deleted: %w: let the implementation apply it again", v1alpha1.AnnotationPreviousOwner, r.Name, err)
-			}
-			to, owner, versions = r.AdoptedFrom, r.Backend, append(versions, r.Version)
-		case r.Backend == "":
-			to, versions = cmp.Or(to, r.Service), append(versions, r.Version)
-		default:
-			warnings = append(warnings, fmt.Sprintf("Nobody has served APIService %s before. It goes, and the wait for the release ends, once no client has used it for a day; at once if spec.removeDespiteConsumers has it.", r.Name))
-		}
+	to, owner, versions, left, err := o.owners(services)
+	if err != nil {
+		return nil, err
 	}
 	at := slices.IndexFunc(backends, func(b v1alpha1.MetricsBackend) bool {
 		return b.Name == owner || owner == "" && o.sourceTo(&b, to) >= 0
@@ -70,32 +59,76 @@ func (o *options) release(ctx context.Context) (*plan, error) {
 		return nil, refusef("no MetricsBackend has taken %s over from another implementation: nobody gets it back", o.group())
 	}
 	backend := &backends[at]
-
-	p := &plan{backend: backend.Name, before: []string{fmt.Sprintf("Gives %s back to %s. Metrics that only MetricsBackend %s defines are then lost.", o.group(), to, backend.Name)}}
-	deleted := false
-	if owner != "" || backend.Spec.Section(o.group()).Set {
-		p.before = append(p.before, warnings...)
-		p.before = append(p.before, o.otherManagers(backend)...)
-		s := step{
-			does: fmt.Sprintf("%s leaves MetricsBackend %s. Its pods answer until every kube-apiserver asks %s.", o.field(), backend.Name, to),
-			back: "kubectl metrics adopt " + o.api + o.flags + ", then apply what else the section had", object: backendWith(backend.Name, nil),
-			patch: `{"spec":{"` + o.api + `Metrics":null}}`,
-			waits: []string{"released=" + o.group(), "versions=" + strings.Join(inOrder(versions), "."+o.group()+",") + "." + o.group()},
+	source := o.sourceTo(backend, to)
+	if source >= 0 && owner != "" {
+		i := slices.IndexFunc(backend.Status.Sources, func(s v1alpha1.SourceStatus) bool { return s.Name == backend.Spec.Sources[source].Name })
+		if i >= 0 && !backend.Status.Sources[i].Healthy {
+			return nil, refusef("%s does not answer (%s: %s): an implementation that does not answer gets no APIService back. Start it first", to, backend.Status.Sources[i].Reason, backend.Status.Sources[i].Message)
 		}
-		if deleted = !slices.ContainsFunc(aggregation.Groups(), func(group string) bool { return group != o.group() && backend.Spec.Section(group).Set }); deleted {
-			s.does = fmt.Sprintf("MetricsBackend %s, which has no other section, is deleted, whatever autoscalers read from it. Its pods answer until every kube-apiserver asks %s.", backend.Name, to)
-			s.patch, s.deletes = "", true
-		}
-		p.steps = append(p.steps, s)
 	}
-	if source := o.sourceTo(backend, to); source >= 0 {
-		removal, err := o.removal(ctx, backend, source, deleted)
+
+	p := &plan{backend: backend.Name, before: []string{
+		fmt.Sprintf("Gives %s back to %s. Metrics that only MetricsBackend %s defines are then lost.", o.group(), to, backend.Name),
+		fmt.Sprintf("To be able to go back, keep it: kubectl get metricsbackend %s -o yaml%s", backend.Name, o.flags),
+	}}
+	if owner == "" && !backend.Spec.Section(o.group()).Set {
+		p.steps, err = o.removal(ctx, backend, source, false)
+		return p, err
+	}
+	give := step{
+		does: fmt.Sprintf("%s leaves MetricsBackend %s. Its pods answer until every kube-apiserver asks %s.", o.field(), backend.Name, to),
+		back: "put " + o.field() + " of your copy into MetricsBackend " + backend.Name, object: backendWith(backend.Name, nil),
+		patch: `[{"op":"remove","path":"/spec/` + o.api + `Metrics"}]`,
+		waits: []string{"released=" + o.group(), "versions=" + strings.Join(inOrder(versions), "."+o.group()+",") + "." + o.group()},
+	}
+	if !backend.Spec.Section(o.group()).Set {
+		give.patch = "[]" // an earlier run has removed it
+	}
+	others := slices.DeleteFunc(aggregation.Groups(), func(group string) bool { return group == o.group() || !backend.Serves(group) })
+	i := slices.IndexFunc(others, func(group string) bool { return backend.Spec.Section(group).Set })
+	switch {
+	case len(others) == 0:
+		give.does = fmt.Sprintf("MetricsBackend %s, which has no other section, is deleted, whatever autoscalers read from it. Its pods answer until every kube-apiserver asks %s.", backend.Name, to)
+		give.back = "create MetricsBackend " + backend.Name + " from your copy"
+		give.patch, give.deletes = "", true
+	case i < 0: // a spec without any section is invalid
+		return nil, refusef("MetricsBackend %s is not released of %s yet, and would be deleted: kubectl metrics wait --for=released=%s%s", backend.Name, others[0], others[0], o.flags)
+	default:
+		for _, name := range left {
+			p.before = append(p.before, fmt.Sprintf("Nobody has served APIService %s before. It goes, and the wait for the release ends, once no client has used it for a day; at once if spec.removeDespiteConsumers has %s.", name, name))
+		}
+		p.before = append(p.before, o.otherManagers(backend)...)
+	}
+	p.steps = []step{give}
+	if source >= 0 {
+		removal, err := o.removal(ctx, backend, source, give.deletes)
 		if err != nil {
 			return nil, err
 		}
 		p.steps = append(p.steps, removal...)
 	}
 	return p, nil
+}
+
+// owners returns the Service that gets the versions of the group back, or has them back, and the MetricsBackend that still has
+// them. The APIServices in left had no owner before it.
+func (o *options) owners(services []apiregistrationv1.APIService) (to, owner string, versions, left []string, err error) {
+	for i := range services {
+		r := aggregation.Describe(&services[i])
+		if r.AdoptedFrom == "" && r.Backend != "" {
+			left = append(left, r.Name)
+			continue
+		}
+		if err := json.Unmarshal([]byte(cmp.Or(services[i].Annotations[v1alpha1.AnnotationPreviousOwner], "{}")), &v1alpha1.PreviousOwner{}); err != nil {
+			return "", "", nil, nil, refusef("read annotation %s of APIService %s, without which it would be deleted: %w: let the implementation apply it again", v1alpha1.AnnotationPreviousOwner, r.Name, err)
+		}
+		service := cmp.Or(r.AdoptedFrom, r.Service)
+		if to != "" && to != service || owner != "" && r.Backend != "" && owner != r.Backend {
+			return "", "", nil, nil, refusef("APIServices of %s are of several implementations or MetricsBackends, such as %s and %s: take %s out of each MetricsBackend by itself", o.group(), to, service, o.field())
+		}
+		to, owner, versions = service, cmp.Or(owner, r.Backend), append(versions, r.Version)
+	}
+	return to, owner, versions, left, nil
 }
 
 // sourceTo returns which source of a MetricsBackend leads to a Service, written NAMESPACE/NAME:PORT, or -1.
@@ -115,16 +148,21 @@ func (o *options) otherManagers(backend *v1alpha1.MetricsBackend) (warnings []st
 	return warnings
 }
 
+// hasApplied reports whether adopt has added a source, and so made its ConfigMap.
+func (o *options) hasApplied(backend *v1alpha1.MetricsBackend, source string) bool {
+	return slices.ContainsFunc(appliedSpec(backend).Sources, func(s v1alpha1.SourceSpec) bool { return s.Name == source })
+}
+
 // removal returns the steps that remove a source, unless the whole MetricsBackend is deleted, and what adopt has made for it.
 func (o *options) removal(ctx context.Context, backend *v1alpha1.MetricsBackend, i int, deleted bool) (steps []step, err error) {
-	source, again := &backend.Spec.Sources[i], "kubectl metrics adopt "+o.api+o.flags
+	source, again := &backend.Spec.Sources[i], "kubectl metrics adopt "+o.api+" --backend="+backend.Name+" --source="+backend.Spec.Sources[i].Name+o.flags
 	if !deleted {
 		steps = append(steps, step{
 			does: "Source " + source.Name + " is removed.", back: again, object: backendWith(backend.Name, nil),
 			patch: fmt.Sprintf(`[{"op":"test","path":"/spec/sources/%d/name","value":"%s"},{"op":"remove","path":"/spec/sources/%d"}]`, i, source.Name, i),
 		})
 	}
-	if ca := source.MetricsAPI.TLS.CAConfigMap; ca != nil && ca.Name == source.Name+authoritySuffix {
+	if ca := source.MetricsAPI.TLS.CAConfigMap; ca != nil && ca.Name == source.Name+authoritySuffix && o.hasApplied(backend, source.Name) {
 		namespace, err := o.namespaceOf(ctx, backend)
 		if err != nil {
 			return nil, err

@@ -30,6 +30,8 @@ func adopted(t *testing.T) *plugincluster.World {
 	b.Spec.Sources = []v1alpha1.SourceSpec{{Name: "prometheus", Prometheus: &v1alpha1.PrometheusSource{URL: "http://prometheus"}}, o.sourceOf(theirs)}
 	b.Spec.ExternalMetrics = &v1alpha1.ExternalMetricsSpec{Routes: []v1alpha1.MetricRoute{{Source: "keda"}}, Adoption: v1alpha1.AdoptionAlways}
 	take(t, theirs, b.Name)
+	b.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: fieldManager, Operation: metav1.ManagedFieldsOperationApply,
+		FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:externalMetrics":{"f:routes":{}},"f:sources":{"k:{\"name\":\"keda\"}":{".":{},"f:name":{}}}}}`)}}
 	return w
 }
 
@@ -54,7 +56,7 @@ func TestReleasePlan(t *testing.T) {
 	for name, change := range map[string]func(*plugincluster.World){
 		"release": func(*plugincluster.World) {},
 		"release-alone": func(w *plugincluster.World) {
-			w.Backends[0].Spec.ResourceMetrics = nil
+			w.Backends[0].Spec.ResourceMetrics, w.Backends[0].Status.APIServices = nil, nil
 		},
 		"release-others": func(w *plugincluster.World) {
 			b := &w.Backends[0]
@@ -71,6 +73,8 @@ func TestReleasePlan(t *testing.T) {
 		"release-not-taken-over": func(w *plugincluster.World) {
 			w.APIServices = append(w.APIServices[:len(w.APIServices)-1], apiServices(t, "keda")...)
 		},
+		"release-kept":          func(w *plugincluster.World) { w.Backends[0].Spec.ExternalMetrics = nil },
+		"release-own-configmap": func(w *plugincluster.World) { w.Backends[0].ManagedFields[0].Manager = "helm" },
 		"release-again": func(w *plugincluster.World) {
 			w.APIServices = append(w.APIServices[:len(w.APIServices)-1], apiServices(t, "keda")...)
 			w.Backends[0].Spec.ExternalMetrics = nil
@@ -93,6 +97,18 @@ func TestReleaseRefusals(t *testing.T) {
 	}{
 		"nobody before": {func(w *plugincluster.World) { external(w).Annotations = nil },
 			"no MetricsBackend has taken external.metrics.k8s.io over from another implementation: nobody gets it back"},
+		"it is down": {func(w *plugincluster.World) {
+			w.Backends[0].Status.Sources = []v1alpha1.SourceStatus{{Name: "keda", Reason: "Timeout", Message: "no answer"}}
+		}, "keda/keda-operator-metrics-apiserver:443 does not answer (Timeout: no answer): an implementation that does not answer gets no APIService back. Start it first"},
+		"another group is kept": {func(w *plugincluster.World) {
+			w.Backends[0].Spec.ResourceMetrics = nil
+			w.Backends[0].Status.APIServices = []v1alpha1.APIServiceStatus{{Name: "v1beta1.custom.metrics.k8s.io"}}
+		}, "MetricsBackend cluster is not released of custom.metrics.k8s.io yet, and would be deleted: kubectl metrics wait --for=released=custom.metrics.k8s.io"},
+		"two owners": {func(w *plugincluster.World) {
+			second := *external(w).DeepCopy()
+			second.Name, second.Spec.Version, second.Labels[v1alpha1.LabelBackend] = "v1beta2.external.metrics.k8s.io", "v1beta2", "other"
+			w.APIServices = append(w.APIServices, second)
+		}, "APIServices of external.metrics.k8s.io are of several implementations or MetricsBackends, such as keda/keda-operator-metrics-apiserver:443 and keda/keda-operator-metrics-apiserver:443: take spec.externalMetrics out of each MetricsBackend by itself"},
 		"no source": {func(w *plugincluster.World) {
 			*external(w) = apiServices(t, "keda")[0]
 			w.Backends[0].Spec.Sources = nil
@@ -115,7 +131,7 @@ func TestReleaseRefusals(t *testing.T) {
 
 func TestDoRelease(t *testing.T) {
 	const backend = "/apis/metricsbackend.io/v1alpha1/metricsbackends/cluster"
-	section := "PATCH " + backend + ` {"spec":{"externalMetrics":null}}`
+	section := "PATCH " + backend + ` [{"op":"remove","path":"/spec/externalMetrics"}]`
 	source := "PATCH " + backend + ` [{"op":"test","path":"/spec/sources/1/name","value":"keda"},{"op":"remove","path":"/spec/sources/1"}]`
 	const ca = "DELETE /api/v1/namespaces/metrics-backend-system/configmaps/keda-ca"
 	for name, tc := range map[string]struct {
@@ -134,7 +150,7 @@ func TestDoRelease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := adopted(t)
 			if tc.alone {
-				w.Backends[0].Spec.ResourceMetrics = nil
+				w.Backends[0].Spec.ResourceMetrics, w.Backends[0].Status.APIServices = nil, nil
 			}
 			var requests []string
 			w.Write = func(request string) int {

@@ -34,7 +34,7 @@ type step struct {
 	// does says what happens, back how to go back.
 	does, back string
 	object     *unstructured.Unstructured
-	// patch is the merge patch of the object, or its JSON patch, which is a list, or deletes is set; otherwise it is applied.
+	// patch is the JSON patch of the object, or deletes is set; otherwise it is applied.
 	patch   string
 	deletes bool
 	// waits are values of --for of `kubectl metrics wait`.
@@ -51,12 +51,10 @@ func (s *step) command(flags string) string {
 	case s.deletes:
 		return "kubectl delete " + object + "\n"
 	case s.patch != "":
-		return fmt.Sprintf("kubectl patch %s --type=%s -p '%s'\n", object, map[bool]string{true: "json", false: "merge"}[s.isJSONPatch()], s.patch)
+		return fmt.Sprintf("kubectl patch %s --type=json -p '%s'\n", object, s.patch)
 	}
 	return fmt.Sprintf("kubectl apply --server-side --field-manager=%s%s -f - <<'END'\n%sEND\n", fieldManager, flags, manifest(s.object))
 }
-
-func (s *step) isJSONPatch() bool { return strings.HasPrefix(s.patch, "[") }
 
 // manifest returns an object in YAML. Each line of a value is indented, so that none is a line of the shell.
 func manifest(object *unstructured.Unstructured) string {
@@ -81,7 +79,7 @@ func (o *options) script(p *plan) string {
 		fmt.Fprintf(&b, "\n%s%s", comment(fmt.Sprintf("%d. %s", i+1, s.does), "To go back: "+s.back), s.command(o.flags))
 		for _, text := range s.waits {
 			backend := p.backend + " "
-			if strings.HasPrefix(text, "versions=") || strings.HasPrefix(text, "released=") {
+			if strings.HasPrefix(text, "versions=") || s.deletes {
 				backend = "" // they are of a group, whoever serves it
 			}
 			fmt.Fprintf(&b, "kubectl metrics wait %s--for=%s --timeout=%s%s\n", backend, text, o.timeout, o.flags)
@@ -119,11 +117,7 @@ func (o *options) write(ctx context.Context, s *step) error {
 	case s.deletes:
 		verb, err = "delete", client.IgnoreNotFound(o.cluster.Objects.Delete(ctx, object))
 	case s.patch != "":
-		kind := types.MergePatchType
-		if s.isJSONPatch() {
-			kind = types.JSONPatchType
-		}
-		verb, err = "patch", o.cluster.Objects.Patch(ctx, object, client.RawPatch(kind, []byte(s.patch)), client.FieldOwner(fieldManager))
+		verb, err = "patch", o.cluster.Objects.Patch(ctx, object, client.RawPatch(types.JSONPatchType, []byte(s.patch)), client.FieldOwner(fieldManager))
 	default:
 		err = o.cluster.Objects.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(fieldManager))
 		if apierrors.IsConflict(err) {

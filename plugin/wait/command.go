@@ -1,8 +1,8 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wait is `kubectl metrics wait`: it waits for a condition or a source of a MetricsBackend, or for
-// versions of a metrics API.
+// Package wait is `kubectl metrics wait`: it waits for a condition or a source of a MetricsBackend, for versions of a
+// metrics API, or for its release.
 package wait
 
 import (
@@ -28,7 +28,8 @@ const long = `Waits, and prints what is missing whenever that changes.
                             available and in discovery; versions=none: no version is,
                             as after an uninstall. Those of another group are written
                             VERSION.GROUP. This one needs no MetricsBackend.
-  released=GROUP            no APIService of that group is a MetricsBackend's; none is needed
+  released=GROUP            no APIService of that group is a MetricsBackend's, and no pods of
+                            this one answer it any more
 
 Exit codes: 0 it is so, 1 not within --timeout, 2 it could not be waited for.`
 
@@ -78,7 +79,7 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 	}
 	cmd.Flags().StringVar(&text, "for", text, "What to wait for: ready, condition=NAME[=STATUS], source=NAME, released=GROUP or versions=VERSION,VERSION.")
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "How long to wait; 0 looks once.")
-	output.Complete(cmd, "for", "ready", "condition=Available", "condition=CertificatesValid", "versions=v1,v1beta1", "versions=v1beta1", "versions=none")
+	output.Complete(cmd, "for", "ready", "condition=Available", "condition=CertificatesValid", "versions=v1,v1beta1", "versions=v1beta1", "versions=none", "released=custom.metrics.k8s.io", "released=external.metrics.k8s.io")
 	return cmd
 }
 

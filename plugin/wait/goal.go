@@ -131,6 +131,9 @@ func (g goal) checkVersions(ctx context.Context, cluster *connection.Cluster, ba
 				return withReason(fmt.Sprintf("%s is MetricsBackend %s's", r.Name, r.Backend), backend), nil
 			}
 		}
+		if backend != nil && (backend.DeletionTimestamp != nil || slices.Contains(backend.RetainedGroups(), g.group)) {
+			return fmt.Sprintf("the pods of MetricsBackend %s answer until every kube-apiserver knows that", backend.Name), nil
+		}
 		return "", nil
 	}
 	for _, r := range registrations {

@@ -80,6 +80,12 @@ func TestLookOnce(t *testing.T) {
 		"released": {goal: "released=metrics.k8s.io", want: "no MetricsBackend serves metrics.k8s.io\n", change: func(w *plugincluster.World) {
 			*w = *plugincluster.MetricsServer()
 		}},
+		"released, and pods still answer": {
+			goal: "released=external.metrics.k8s.io", waits: "the pods of MetricsBackend cluster answer until every kube-apiserver knows that",
+			change: func(w *plugincluster.World) {
+				w.Backends[0].Status.APIServices = append(w.Backends[0].Status.APIServices, v1alpha1.APIServiceStatus{Name: "v1beta1.external.metrics.k8s.io"})
+			},
+		},
 		"not released": {
 			goal: "released=metrics.k8s.io", waits: "v1.metrics.k8s.io is MetricsBackend cluster's; metricsbackend/cluster: HPA shop/cart reads a metric that only it serves",
 			change: func(w *plugincluster.World) {

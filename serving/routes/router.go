@@ -5,6 +5,8 @@ package routes
 
 import (
 	"fmt"
+	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -140,11 +142,12 @@ func (r *Router) ExternalQuery(q query.ExternalRequest) (query.MetricQuery, erro
 		return mq, err
 	}
 	mq := query.MetricQuery{Origin: to.path, Remarks: remarks}
+	expression := path("namespaces", q.Namespace, query.EscapeName(q.Metric)) + parameters(map[string]labels.Selector{"labelSelector": q.Series})
 	tenant := q.Namespace
 	if tenant == query.AllNamespaces {
 		tenant = ""
 	}
-	mq.Passes, mq.Query = true, to.query(query.ExternalPath(q.Namespace, q.Metric, q.Series), tenant, q.Watch)
+	mq.Passes, mq.Query = true, to.query(expression, tenant, q.Watch)
 	return mq, nil
 }
 
@@ -176,7 +179,7 @@ func (r *Router) ObjectQuery(q query.ObjectRequest) (query.MetricQuery, query.Ob
 		segments = append(segments, q.Resource.String(), object, q.Metric)
 	}
 	mq := query.MetricQuery{Origin: to.path, Remarks: remarks, ObjectLabel: metricsapi.ObjectLabel, Passes: true}
-	mq.Query = to.query(query.Path(map[string]labels.Selector{"labelSelector": q.Objects, "metricLabelSelector": q.Series}, segments...), namespace, q.Watch)
+	mq.Query = to.query(path(segments...)+parameters(map[string]labels.Selector{"labelSelector": q.Objects, "metricLabelSelector": q.Series}), namespace, q.Watch)
 	return mq, query.ObjectMetric{Resource: q.Resource, Name: q.Metric}, nil
 }
 
@@ -189,4 +192,27 @@ func (r *route) query(expression, tenant string, watch bool) query.Query {
 		q.Interval, q.Live = watchInterval, false
 	}
 	return q
+}
+
+// path returns the path of segments below the version of an API group.
+func path(segments ...string) string {
+	var b strings.Builder
+	for _, s := range segments {
+		b.WriteString("/" + url.PathEscape(s))
+	}
+	return b.String()
+}
+
+// parameters returns those of a request for selectors by their names, with the question mark.
+func parameters(selectors map[string]labels.Selector) string {
+	values := url.Values{}
+	for name, s := range selectors {
+		if s != nil && !s.Empty() {
+			values.Set(name, s.String())
+		}
+	}
+	if len(values) == 0 {
+		return ""
+	}
+	return "?" + values.Encode()
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
@@ -102,11 +103,22 @@ func TestPrometheusAdapter(t *testing.T) {
 // of a Service, and an external one.
 func shopScales(t *testing.T) {
 	t.Helper()
-	for name, kind := range map[string]autoscalingv2.MetricSourceType{
+	began := time.Now().Truncate(time.Second)
+	kinds := map[string]autoscalingv2.MetricSourceType{
 		"cart": autoscalingv2.PodsMetricSourceType, "orders": autoscalingv2.ObjectMetricSourceType, "mailer": autoscalingv2.ExternalMetricSourceType,
-	} {
+	}
+	for name := range kinds {
 		kubectl(t, "-n", shop, "scale", "deployment/"+name, "--replicas=1")
+	}
+	for name, kind := range kinds {
 		outcome.Eventually(t, 3*time.Minute, name+" is scaled", func(ctx context.Context) error {
+			hpa, err := suite.core.AutoscalingV2().HorizontalPodAutoscalers(shop).Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if last := hpa.Status.LastScaleTime; last == nil || last.Time.Before(began) {
+				return fmt.Errorf("scaled at %s, and down at %s", last, began)
+			}
 			return scaledUp(ctx, types.NamespacedName{Namespace: shop, Name: name}, kind)
 		})
 	}

@@ -17,8 +17,6 @@ import (
 	promlabels "github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/util/strutil"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/metricsbackend/metrics-backend-operator/internal/regexpsize"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
@@ -120,40 +118,6 @@ func MetricName(selector string) string {
 		return ""
 	}
 	return fixedName(matchers)
-}
-
-// MetricRequest returns the metric and the labels that the selector of one metric requires, for a request to the metrics API.
-func MetricRequest(selector string) (metric string, required labels.Selector, err error) {
-	matchers, err := parseSelector(selector)
-	if err != nil {
-		return "", nil, fmt.Errorf("only one metric with labels can be asked for, such as depth{queue=\"a\"}: %w", firstError(err))
-	}
-	required = labels.NewSelector()
-	for _, m := range matchers {
-		operator, values := selection.Equals, []string{m.Value}
-		switch {
-		case m.Name == model.MetricNameLabel && m.Type == promlabels.MatchEqual:
-			metric = m.Value
-			continue
-		case m.Name == model.MetricNameLabel || m.Type != promlabels.MatchEqual && m.Type != promlabels.MatchNotEqual:
-			return "", nil, fmt.Errorf("%s cannot be asked for: give the name of the metric, and labels by = and !=", m)
-		case m.Value == "" && m.Type == promlabels.MatchEqual: // as PromQL has it: the label is not there
-			operator, values = selection.DoesNotExist, nil
-		case m.Value == "":
-			operator, values = selection.Exists, nil
-		case m.Type == promlabels.MatchNotEqual:
-			operator = selection.NotEquals
-		}
-		requirement, err := labels.NewRequirement(m.Name, operator, values)
-		if err != nil {
-			return "", nil, err
-		}
-		required = required.Add(*requirement)
-	}
-	if metric == "" || metric == "." || metric == ".." { // they are no names in a path
-		return "", nil, errors.New("it names no metric")
-	}
-	return metric, required, nil
 }
 
 // Window returns the longest range of an expression's range selectors and subqueries.

@@ -185,7 +185,7 @@ func (c *Catalog) compileDeclaredQuery(d *declared, o *declaredObject) *problem 
 	if err := checkMetricName(d.metric.Name, o.describes == nil); err != nil {
 		return invalidf(ReasonInvalidName, "spec.metricName: %v", err)
 	}
-	src, p := c.sources.find(o.spec.Source, o.describes == nil)
+	src, p := c.sources.find(o.spec.Source)
 	if p != nil {
 		return p
 	}
@@ -236,8 +236,7 @@ func (c *Catalog) compileDescribes(d *declared, o *declaredObject) *problem {
 	return nil
 }
 
-// declaredQuery returns the query, confined to the namespace if the source wants that. Of another implementation it is the
-// request for a metric in the namespace.
+// declaredQuery returns the query, confined to the namespace if the source wants that.
 func declaredQuery(o *declaredObject, src *source) (expression, error) {
 	// Manifests from a file were not validated by the schema.
 	size := len(o.spec.Query)
@@ -251,10 +250,6 @@ func declaredQuery(o *declaredObject, src *source) (expression, error) {
 	text := strings.TrimSpace(o.spec.Query)
 	if text == "" {
 		return expression{}, fmt.Errorf("it is empty")
-	}
-	if src.metricsAPI {
-		metric, required, err := promql.MetricRequest(text)
-		return expression{text: query.ExternalPath(o.meta.Namespace, metric, required)}, err
 	}
 	parsed, err := promql.Parse(text)
 	if err != nil {

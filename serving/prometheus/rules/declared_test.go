@@ -4,7 +4,6 @@
 package rules
 
 import (
-	gocmp "cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -153,56 +151,6 @@ func TestDeclaredMetricsThatAreWrong(t *testing.T) {
 				t.Errorf("the other: %v, %+v", err, all[1])
 			}
 		})
-	}
-}
-
-// An ExternalMetric may be a metric of another implementation in its own namespace; a CustomMetric and rules may not.
-func TestDeclaredOverOtherImplementation(t *testing.T) {
-	spec := backend(nil, nil)
-	for name, group := range map[string]v1alpha1.MetricsAPIGroup{"keda": v1alpha1.ExternalMetricsGroup, "adapter": v1alpha1.CustomMetricsGroup} {
-		spec.Sources = append(spec.Sources, v1alpha1.SourceSpec{Name: name, MetricsAPI: &v1alpha1.MetricsAPISource{Group: group}})
-	}
-	for name, test := range map[string]struct{ source, query, want string }{
-		"labels":             {"keda", `queue/depth{queue="a", env!="test"}`, "unexpected <op:/>"},
-		"a quoted name":      {"keda", `{"queue/depth", queue="a", env!="test", gone="", there!=""}`, `/namespaces/shop/queue%5C%7Cdepth?labelSelector=env%21%3Dtest%2C%21gone%2Cqueue%3Da%2Cthere`},
-		"a name alone":       {"keda", ` depth `, "/namespaces/shop/depth"},
-		"another namespace":  {"keda", `depth{namespace="kube-system"}`, "/namespaces/shop/depth?labelSelector=namespace%3Dkube-system"},
-		"a path":             {"keda", `{"../../kube-system/depth"}`, `/namespaces/shop/..%5C%7C..%5C%7Ckube-system%5C%7Cdepth`},
-		"an expression":      {"keda", `sum(depth)`, `spec.query: only one metric with labels can be asked for, such as depth{queue="a"}`},
-		"a range":            {"keda", `depth[5m]`, "only one metric with labels"},
-		"a regexp":           {"keda", `depth{queue=~"a|b"}`, `queue=~"a|b" cannot be asked for: give the name of the metric, and labels by = and !=`},
-		"a regexp of names":  {"keda", `{__name__=~"depth"}`, `cannot be asked for`},
-		"no name":            {"keda", `{queue="a"}`, "it names no metric"},
-		"the path above":     {"keda", `{".."}`, "it names no metric"},
-		"no label":           {"keda", `depth{queue="a b"}`, "a valid label must be"},
-		"of custom metrics":  {"adapter", `depth`, `spec.sources has no Prometheus named "adapter": it has prometheus`},
-		"an unknown source":  {"other", `depth`, `spec.sources has no Prometheus named "other": it has prometheus`},
-		"without its source": {"", `depth`, `depth{namespace="shop"}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := newCatalog(t, spec)
-			m := externalMetric("shop", "mine", test.query)
-			m.Spec.Source = test.source
-			c.Declare(nil, []*v1alpha1.ExternalMetric{m})
-			mq, err := c.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "mine", Series: labels.Everything()})
-			if err != nil {
-				if message := c.Declared()[0].Message; !strings.Contains(message, test.want) {
-					t.Errorf("%s, want %s", message, test.want)
-				}
-				return
-			}
-			want := query.Query{Source: gocmp.Or(test.source, "prometheus"), Expression: test.want, Interval: 15 * time.Second, Tenant: "shop", Declared: true}
-			if diff := cmp.Diff(want, mq.Query); diff != "" || mq.Passes {
-				t.Errorf("passes %t (-want +got):\n%s", mq.Passes, diff)
-			}
-		})
-	}
-	c := newCatalog(t, spec)
-	m := customMetric("shop", "mine", "depth")
-	m.Spec.Source = "keda"
-	c.Declare([]*v1alpha1.CustomMetric{m}, nil)
-	if got, want := c.Declared()[0].Message, `spec.sources has no Prometheus named "keda": it has prometheus`; got != want {
-		t.Errorf("a CustomMetric: %s, want %s", got, want)
 	}
 }
 

@@ -93,7 +93,7 @@ func CompileResourceRules(rules *v1alpha1.ResourceRules, specs []v1alpha1.Source
 		}
 	}
 	q := &ResourceQueries{Window: defaultWindow}
-	src, p := newSources(specs).find(rules.Source, false)
+	src, p := newSources(specs).find(rules.Source)
 	note(path, p)
 	if p == nil {
 		q.Source = src.name

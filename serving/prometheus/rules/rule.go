@@ -74,7 +74,7 @@ func compile(spec v1alpha1.MetricRule, path string, position int, external bool,
 			r.problems = append(r.problems, p)
 		}
 	}
-	r.source, p = sources.find(spec.Source, false)
+	r.source, p = sources.find(spec.Source)
 	note(p)
 	if r.source != nil {
 		var err error

@@ -21,9 +21,7 @@ const (
 
 // source has the settings of a source that rules need.
 type source struct {
-	name string
-	// metricsAPI is set for another implementation of external metrics, which declared metrics may read.
-	metricsAPI     bool
+	name           string
 	interval       time.Duration
 	namespaceLabel string
 	unconfined     []string
@@ -45,7 +43,7 @@ func (s *source) intervalOr(d *metav1.Duration) time.Duration {
 }
 
 func (s *source) equal(o *source) bool {
-	return s.name == o.name && s.metricsAPI == o.metricsAPI && s.interval == o.interval && s.namespaceLabel == o.namespaceLabel && slices.Equal(s.unconfined, o.unconfined) &&
+	return s.name == o.name && s.interval == o.interval && s.namespaceLabel == o.namespaceLabel && slices.Equal(s.unconfined, o.unconfined) &&
 		slices.Equal(s.headers, o.headers) && slices.Equal(s.parameters, o.parameters)
 }
 
@@ -62,7 +60,7 @@ func (s *source) requestHint() string {
 	return hint
 }
 
-// sources are those that rules and declared metrics read, in the order of the spec.
+// sources are those with PromQL, in the order of the spec.
 type sources []*source
 
 func newSources(specs []v1alpha1.SourceSpec) sources {
@@ -70,9 +68,6 @@ func newSources(specs []v1alpha1.SourceSpec) sources {
 	for _, spec := range specs {
 		p := spec.Prometheus
 		if p == nil {
-			if spec.MetricsAPI != nil && spec.MetricsAPI.Group == v1alpha1.ExternalMetricsGroup {
-				all = append(all, &source{name: spec.Name, metricsAPI: true, interval: defaultInterval})
-			}
 			continue
 		}
 		s := &source{
@@ -93,20 +88,20 @@ func newSources(specs []v1alpha1.SourceSpec) sources {
 
 func (s sources) equal(o sources) bool { return slices.EqualFunc(s, o, (*source).equal) }
 
-// find returns a source by its name, or the first Prometheus. Only an external metric may be one of another implementation.
-func (s sources) find(name string, implementations bool) (*source, *problem) {
+// find returns a source by its name, or the first.
+func (s sources) find(name string) (*source, *problem) {
+	if len(s) == 0 {
+		return nil, invalidf(ReasonUnknownSource, "spec.sources has no Prometheus: add one")
+	}
+	if name == "" {
+		return s[0], nil
+	}
 	var names []string
 	for _, each := range s {
-		switch {
-		case each.metricsAPI && (!implementations || each.name != name):
-		case name == "" || each.name == name:
+		if each.name == name {
 			return each, nil
-		default:
-			names = append(names, each.name)
 		}
-	}
-	if len(names) == 0 {
-		return nil, invalidf(ReasonUnknownSource, "spec.sources has no Prometheus: add one")
+		names = append(names, each.name)
 	}
 	return nil, invalidf(ReasonUnknownSource, "spec.sources has no Prometheus named %q: it has %s", name, strings.Join(names, ", "))
 }

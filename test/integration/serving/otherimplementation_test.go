@@ -25,9 +25,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
@@ -85,9 +83,6 @@ func (a *adapter) serve(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintf(w, `{"kind": "ExternalMetricValueList", "apiVersion": "external.metrics.k8s.io/v1beta1", "metadata": {}, "items": [
 			{"metricName": %q, "metricLabels": {"b": "2"}, "timestamp": "2024-01-02T03:04:05Z", "window": 60, "value": "12345678901234567890"},
 			{"metricName": %[1]q, "metricLabels": null, "timestamp": "2024-01-02T03:04:05Z", "value": "1n"}]}`, metric)
-	case "depth":
-		_, _ = io.WriteString(w, `{"kind": "ExternalMetricValueList", "apiVersion": "external.metrics.k8s.io/v1beta1", "metadata": {}, "items": [
-			{"metricName": "depth", "metricLabels": {"queue": "a"}, "timestamp": "2024-01-02T03:04:05Z", "value": "12"}]}`)
 	default:
 		w.WriteHeader(http.StatusInternalServerError)
 		_, _ = io.WriteString(w, `{"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "scaledObject name is not specified", "reason": "InternalError", "code": 500}`)
@@ -184,31 +179,6 @@ func TestOtherImplementation(t *testing.T) {
 			}
 		}
 	}
-
-	// ExternalMetrics in front of it.
-	backends := newBackendClient(t)
-	declare := func(name, query string, fallback *v1alpha1.MetricFallback) {
-		create(t, backends, &v1alpha1.ExternalMetric{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: v1alpha1.ExternalMetricSpec{
-			DeclaredMetricSpec: v1alpha1.DeclaredMetricSpec{Source: "keda", Query: query, Interval: &metav1.Duration{Duration: time.Second}, Fallback: fallback},
-			Labels:             map[string]string{"team": "shop"},
-		}})
-	}
-	seven := resource.MustParse("7")
-	declare("mine", `depth{queue="a"}`, nil)
-	declare("unsure", "broken", &v1alpha1.MetricFallback{AfterFailures: ptr.To[int32](1), Value: &seven})
-	for path, want := range map[string]string{
-		"/namespaces/default/mine":   `{"metricName":"mine","metricLabels":{"queue":"a","team":"shop"},"timestamp":"2024-01-02T03:04:05Z","window":0,"value":"12"}`,
-		"/namespaces/default/unsure": `"value":"7"`,
-	} {
-		outcome.Eventually(t, time.Minute, path, func(ctx context.Context) error {
-			_, body, err := p.get(ctx, adapterGroup+path, token)
-			if err == nil && !strings.Contains(body, want) {
-				err = fmt.Errorf("%s, want it to have %s", body, want)
-			}
-			return err
-		})
-	}
-
 	user := "system:serviceaccount:" + servingNamespace + ":" + account
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -218,8 +188,6 @@ func TestOtherImplementation(t *testing.T) {
 	}
 	slices.Sort(seen)
 	want := []string{
-		" GET /namespaces/default/broken ",
-		" GET /namespaces/default/depth queue=a",
 		` GET /namespaces/shop/cloud\|queue `,
 		" GET /namespaces/shop/none ",
 		" GET /namespaces/shop/s0-rabbitmq ",
