@@ -65,7 +65,10 @@ type Source struct {
 	succeeded time.Time
 }
 
-var _ query.ConcurrentSource = (*Source)(nil)
+var (
+	_ query.ConcurrentSource = (*Source)(nil)
+	_ query.ProbedSource     = (*Source)(nil)
+)
 
 // New returns a source for a spec that is valid and has its defaults.
 func New(o sourceclient.Options, address Address, spec v1alpha1.MetricsAPISource) *Source {
@@ -97,6 +100,13 @@ func New(o sourceclient.Options, address Address, spec v1alpha1.MetricsAPISource
 
 // Concurrency implements query.ConcurrentSource.
 func (s *Source) Concurrency() int { return concurrency }
+
+// Answered implements query.ProbedSource.
+func (s *Source) Answered() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.succeeded
+}
 
 // Health returns whether the implementation answers. Before the first answer it is unhealthy without a reason.
 func (s *Source) Health() v1alpha1.SourceHealth {

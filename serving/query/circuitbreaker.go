@@ -33,9 +33,9 @@ type circuitBreaker struct {
 	// sourceFaults those whose failure did not depend on the query.
 	sourceFaults, failing map[any]struct{}
 
-	// retryAt is when the next probe is due; zero while closed. probes counts the probes.
-	retryAt time.Time
-	probes  int
+	// retryAt is when the next probe is due; zero while closed. probes counts the probes, and failedAt is when the last failed.
+	retryAt, failedAt time.Time
+	probes            int
 	// heldUntil is the time of the last Retry-After of the source for a query of the tenant.
 	heldUntil time.Time
 	// halfOpenProbe and firstTry are the running evaluations that were admitted as the probe, and
@@ -117,6 +117,7 @@ func (b *circuitBreaker) shouldOpen() bool {
 // that is not less than before.
 func (b *circuitBreaker) extend(now time.Time, random float64, retryAfter time.Duration) {
 	b.probes++
+	b.failedAt = now
 	if until := now.Add(retryAfter); until.After(b.heldUntil) {
 		b.heldUntil = until
 	}

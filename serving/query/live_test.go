@@ -172,3 +172,51 @@ func TestFailuresOfImplementations(t *testing.T) {
 		})
 	}
 }
+
+// probedSource is asked outside of evaluations, too.
+type probedSource struct {
+	*fakeSource
+	answered time.Time
+}
+
+func (s *probedSource) Answered() time.Time { return s.answered }
+
+// TestProbedSource: queries of a source that answers again do not wait for the circuit breaker, unless their own failures
+// may be due to them.
+func TestProbedSource(t *testing.T) {
+	for name, test := range map[string]struct {
+		reason Reason
+		// answered is how long after the last failure the source has answered.
+		answered time.Duration
+		want     bool
+	}{
+		"it answers again":      {ReasonConnectionFailed, time.Second, true},
+		"it does not":           {ReasonConnectionFailed, -time.Second, false},
+		"the queries take long": {ReasonTimeout, time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withFixture(t, func(t *testing.T, f *fixture, _ *fakeSource) {
+				s := &probedSource{fakeSource: &fakeSource{}}
+				f.setSource("p", s)
+				s.setEvaluate(func(context.Context, string, time.Time) (*Result, error) { return nil, &Failure{Reason: test.reason} })
+				// After a minute of failures the breaker waits for half a minute between two of them.
+				began, last := time.Now(), time.Now()
+				for i := 0; time.Since(began) < time.Minute || last.Before(time.Now()); i++ {
+					time.Sleep(time.Second)
+					before := s.count()
+					_, _ = f.Query(t.Context(), testQuery(fmt.Sprint(i%5)))
+					if s.count() > before {
+						last = time.Now()
+					}
+				}
+				time.Sleep(2 * time.Second)
+				s.setEvaluate(nil)
+				s.answered = last.Add(test.answered)
+				_, err := f.Query(t.Context(), testQuery("0"))
+				if (err == nil) != test.want {
+					t.Errorf("after it answered: %v", err)
+				}
+			})
+		})
+	}
+}

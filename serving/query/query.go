@@ -80,6 +80,13 @@ type ConcurrentSource interface {
 	Concurrency() int
 }
 
+// ProbedSource is a Source that is also asked outside of evaluations, and so known to answer again before one succeeds.
+type ProbedSource interface {
+	Source
+	// Answered returns when that succeeded last; zero for never.
+	Answered() time.Time
+}
+
 // Querier returns the results of shared evaluations.
 type Querier interface {
 	// Query returns a result that was evaluated for an instant at most one interval, and the

@@ -134,6 +134,13 @@ func (q *sourceQueue) admit(ev *evaluation, now time.Time) *Failure {
 		return &Failure{Source: q.name, Reason: ReasonRateLimited, circuitOpen: true, Message: fmt.Sprintf(
 			"the source asked for a pause (Retry-After), in which it gets no query of %s, for a minute at most: raise its limit there, or ask less", describeTenant(ev.tenant.tenant))}
 	}
+	b := &q.breaker
+	if !b.open() {
+		b = &ev.tenant.breaker
+	}
+	if p, ok := ev.source.(ProbedSource); ok && b.open() && b.failure.Reason.sourceFault() && p.Answered().After(b.failedAt) {
+		q.closeBreakers(now)
+	}
 	if q.breaker.open() {
 		return q.breaker.admit(ev.key, e.attempts, &e.lastProbe, ev.tenant.breaker.failure == nil, now)
 	}

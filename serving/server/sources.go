@@ -187,6 +187,14 @@ func (s *namedSource) Concurrency() int {
 	return 0
 }
 
+// Answered implements query.ProbedSource.
+func (s *namedSource) Answered() time.Time {
+	if p, ok := s.source.(query.ProbedSource); ok {
+		return p.Answered()
+	}
+	return time.Time{}
+}
+
 // failure returns the error of a source with an invalid spec.
 func (s *namedSource) failure() *query.Failure {
 	return &query.Failure{Source: s.spec.Name, Reason: reasonInvalidSpec, Message: s.invalid.Error()}
