@@ -99,15 +99,9 @@ func (o *options) release(ctx context.Context) (*plan, error) {
 		}
 		p.before = append(p.before, o.otherManagers(backend)...)
 	}
-	p.steps = []step{give}
-	if source >= 0 {
-		removal, err := o.removal(ctx, backend, source, give.deletes)
-		if err != nil {
-			return nil, err
-		}
-		p.steps = append(p.steps, removal...)
-	}
-	return p, nil
+	removal, err := o.removal(ctx, backend, source, give.deletes)
+	p.steps = append([]step{give}, removal...)
+	return p, err
 }
 
 // owners returns the Service that gets the versions of the group back, or has them back, and the MetricsBackend that still has
@@ -148,13 +142,11 @@ func (o *options) otherManagers(backend *v1alpha1.MetricsBackend) (warnings []st
 	return warnings
 }
 
-// hasApplied reports whether adopt has added a source, and so made its ConfigMap.
-func (o *options) hasApplied(backend *v1alpha1.MetricsBackend, source string) bool {
-	return slices.ContainsFunc(appliedSpec(backend).Sources, func(s v1alpha1.SourceSpec) bool { return s.Name == source })
-}
-
-// removal returns the steps that remove a source, unless the whole MetricsBackend is deleted, and what adopt has made for it.
+// removal returns the steps that remove a source, if there is one, unless the whole MetricsBackend is deleted, and what adopt has made for it.
 func (o *options) removal(ctx context.Context, backend *v1alpha1.MetricsBackend, i int, deleted bool) (steps []step, err error) {
+	if i < 0 {
+		return nil, nil
+	}
 	source, again := &backend.Spec.Sources[i], "kubectl metrics adopt "+o.api+" --backend="+backend.Name+" --source="+backend.Spec.Sources[i].Name+o.flags
 	if !deleted {
 		steps = append(steps, step{
@@ -162,7 +154,8 @@ func (o *options) removal(ctx context.Context, backend *v1alpha1.MetricsBackend,
 			patch: fmt.Sprintf(`[{"op":"test","path":"/spec/sources/%d/name","value":"%s"},{"op":"remove","path":"/spec/sources/%d"}]`, i, source.Name, i),
 		})
 	}
-	if ca := source.MetricsAPI.TLS.CAConfigMap; ca != nil && ca.Name == source.Name+authoritySuffix && o.hasApplied(backend, source.Name) {
+	if ca := source.MetricsAPI.TLS.CAConfigMap; ca != nil && ca.Name == source.Name+authoritySuffix &&
+		slices.ContainsFunc(appliedSpec(backend).Sources, func(s v1alpha1.SourceSpec) bool { return s.Name == source.Name }) { // adopt has made it
 		namespace, err := o.namespaceOf(ctx, backend)
 		if err != nil {
 			return nil, err
