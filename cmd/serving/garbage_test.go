@@ -33,9 +33,9 @@ func TestLowerGCPercent(t *testing.T) {
 	}
 }
 
-func TestPercentOf(t *testing.T) {
+func TestGCPercentOf(t *testing.T) {
 	for live, want := range map[uint64]int{0: 400, 1 << 20: 400, 6 << 20: 200, 20 << 20: 60, 40 << 20: 30, 95 << 20: 30, 1 << 40: 30} {
-		if got := percentOf(live); got != want {
+		if got := gcPercentOf(live); got != want {
 			t.Errorf("%d MiB: %d %%, want %d %%", live>>20, got, want)
 		}
 	}

@@ -49,15 +49,15 @@ func lowerGCPercent(getenv func(string) string) {
 func adjustGCPercent(before int) {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)
-	percent := percentOf(live[0].Value.Uint64())
+	percent := gcPercentOf(live[0].Value.Uint64())
 	if percent != before { // setting it stops all goroutines for a moment
 		debug.SetGCPercent(percent)
 	}
 	runtime.AddCleanup(new([64]byte), adjustGCPercent, percent)
 }
 
-// percentOf returns the percentage for a heap with so many bytes in use.
-func percentOf(live uint64) int {
+// gcPercentOf returns the percentage for a heap with so many bytes in use.
+func gcPercentOf(live uint64) int {
 	// In steps of 10, as the bytes vary a little.
 	return max(gcPercent, int(min(minGarbage*10/max(live, 1), 40))*10)
 }

@@ -102,7 +102,7 @@ func (o *options) adoption(ctx context.Context) (*plan, error) {
 	p.steps = append(p.steps, step{
 		does: fmt.Sprintf("MetricsBackend %s takes over what kube-apiserver asks, as soon as autoscalers get the same from its pods, and every kube-apiserver reaches them.", backend.Name),
 		back: "kubectl metrics release " + o.api + o.flags + ": kube-apiserver then asks " + service + " again", object: backendWith(backend.Name, spec),
-		waits: []string{"ready", "versions=" + strings.Join(inOrder(served), "."+o.group()+",") + "." + o.group()},
+		waits: []string{"ready", o.waitForVersions(served)},
 	})
 	declared := map[string]string{"custom": "a CustomMetric", "external": "an ExternalMetric"}[o.api]
 	p.after = []string{
@@ -110,6 +110,11 @@ func (o *options) adoption(ctx context.Context) (*plan, error) {
 		"kubectl metrics explain-metric NAME shows who answers.",
 	}
 	return p, nil
+}
+
+// waitForVersions returns the value of --for of `kubectl metrics wait` for versions of the group.
+func (o *options) waitForVersions(versions []string) string {
+	return "versions=" + strings.Join(inOrder(versions), "."+o.group()+",") + "." + o.group()
 }
 
 // inOrder returns versions without duplicates, the best first.

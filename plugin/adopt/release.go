@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
@@ -79,7 +78,7 @@ func (o *options) release(ctx context.Context) (*plan, error) {
 		does: fmt.Sprintf("%s leaves MetricsBackend %s. Its pods answer until every kube-apiserver asks %s.", o.field(), backend.Name, to),
 		back: "put " + o.field() + " of your copy into MetricsBackend " + backend.Name, object: backendWith(backend.Name, nil),
 		patch: `[{"op":"remove","path":"/spec/` + o.api + `Metrics"}]`,
-		waits: []string{"released=" + o.group(), "versions=" + strings.Join(inOrder(versions), "."+o.group()+",") + "." + o.group()},
+		waits: []string{"released=" + o.group(), o.waitForVersions(versions)},
 	}
 	if !backend.Spec.Section(o.group()).Set {
 		give.patch = "[]" // an earlier run has removed it
@@ -97,7 +96,7 @@ func (o *options) release(ctx context.Context) (*plan, error) {
 		for _, name := range left {
 			p.before = append(p.before, fmt.Sprintf("Nobody has served APIService %s before. It goes, and the wait for the release ends, once no client has used it for a day; at once if spec.removeDespiteConsumers has %s.", name, name))
 		}
-		p.before = append(p.before, o.otherManagers(backend)...)
+		p.before = append(p.before, o.managerWarnings(backend)...)
 	}
 	removal, err := o.removal(ctx, backend, source, give.deletes)
 	p.steps = append([]step{give}, removal...)
@@ -132,8 +131,8 @@ func (o *options) sourceTo(backend *v1alpha1.MetricsBackend, service string) int
 	})
 }
 
-// otherManagers warns of those who may write the section again.
-func (o *options) otherManagers(backend *v1alpha1.MetricsBackend) (warnings []string) {
+// managerWarnings returns what to know of other field managers that have written the section.
+func (o *options) managerWarnings(backend *v1alpha1.MetricsBackend) (warnings []string) {
 	for _, entry := range backend.ManagedFields {
 		if entry.Manager != fieldManager && apiservices.ManagesField(entry, []string{"f:spec", "f:" + o.api + "Metrics"}) {
 			warnings = append(warnings, fmt.Sprintf("Field manager %q has written %s of MetricsBackend %s, too: take it out of its manifest first, if it applies one again.", entry.Manager, o.field(), backend.Name))

@@ -134,6 +134,7 @@ func (q *sourceQueue) admit(ev *evaluation, now time.Time) *Failure {
 		return &Failure{Source: q.name, Reason: ReasonRateLimited, circuitOpen: true, Message: fmt.Sprintf(
 			"the source asked for a pause (Retry-After), in which it gets no query of %s, for a minute at most: raise its limit there, or ask less", describeTenant(ev.tenant.tenant))}
 	}
+	// A source that has answered since proves that failures which no query caused are over.
 	b := &q.breaker
 	if !b.open() {
 		b = &ev.tenant.breaker
