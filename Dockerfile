@@ -2,7 +2,7 @@
 # Two images from one file, each a single static binary on an empty base:
 #   docker build --target operator -t metrics-backend/operator:dev .
 #   docker build --target serving  -t metrics-backend/serving:dev  .
-# Multi-architecture builds: docker-bake.hcl.
+# `make release` makes the same images for amd64 and arm64 without a container engine.
 FROM --platform=$BUILDPLATFORM golang:1.27.4 AS build
 ARG TARGETOS=linux
 ARG TARGETARCH=amd64
@@ -12,6 +12,7 @@ COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY api ./api
 COPY cmd ./cmd
+COPY config/crd ./config/crd
 COPY controllers ./controllers
 COPY internal ./internal
 COPY serving ./serving

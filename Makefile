@@ -116,7 +116,7 @@ lint: ## golangci-lint with .golangci.yml (built from its Go module on first use
 .PHONY: build
 build: ## Static binaries of the operator, of serving and of the kubectl plugin into bin/.
 	@mkdir -p bin
-	$(GO_BUILD) -o bin/ ./cmd/operator ./cmd/serving ./cmd/kubectl-metrics
+	$(GO_BUILD) -o bin/ ./cmd/operator ./cmd/serving ./cmd/kubectl-metrics_backend
 
 .PHONY: generate
 generate: ## CRDs, deepcopy and OpenAPI from the Go types; the chart from config/.
@@ -133,13 +133,9 @@ docker: ## The same images with a container engine, from the Dockerfile.
 	docker build $(BUILD_ARGS) --target operator -t $(OPERATOR_IMAGE) .
 	docker build $(BUILD_ARGS) --target serving -t $(SERVING_IMAGE) .
 
-.PHONY: dist
-dist: ## Manifests and the chart for VERSION and PREFIX, and the recipe for multi-architecture images.
-	@VERSION=$(VERSION) PREFIX=$(PREFIX) KUBECTL="$(KUBECTL)" hack/dist.sh
-
-.PHONY: dist-plugin
-dist-plugin: ## Archives of the kubectl plugin for each platform, and its krew manifest (minutes).
-	@VERSION=$(VERSION) hack/plugin-dist.sh
+.PHONY: release
+release: ## All files of the release VERSION into dist/, without a container engine; PUSH=REGISTRY/PATH pushes images and chart, too (minutes).
+	@VERSION='$(VERSION)' PREFIX='$(PREFIX)' PUSH='$(PUSH)' hack/release.sh
 
 ##@ Cluster
 

@@ -68,7 +68,7 @@ func root() *cobra.Command {
 			return run(cmd, lifecycle.Cluster{Dir: dir, Report: progress.New(os.Stderr)}, args)
 		}
 	}
-	command.AddCommand(up(with), down(with), status(with), load(with), kubeconfig(with), binary(), image())
+	command.AddCommand(up(with), down(with), status(with), load(with), kubeconfig(with), binary(), image(), layout(), push())
 	command.AddCommand(faults(with)...)
 	return command
 }
@@ -220,6 +220,60 @@ func image() *cobra.Command {
 		cobra.CheckErr(command.MarkFlagRequired(required))
 	}
 	return command
+}
+
+func layout() *cobra.Command {
+	var (
+		spec     images.Spec
+		programs []string
+		out      string
+	)
+	command := &cobra.Command{
+		Use:   "layout --tag NAME:TAG --binary PATH=/IN/IMAGE [--binary …] --out FOLDER",
+		Short: "Make an OCI layout of a program's builds for several architectures",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			var builds []images.Binary
+			for _, program := range programs {
+				parsed, err := images.ParseBinary(program)
+				if err != nil {
+					return err
+				}
+				builds = append(builds, parsed)
+			}
+			target, err := filepath.Abs(out)
+			if err != nil {
+				return err
+			}
+			return images.WriteLayout(spec, builds, target)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&spec.Tag, "tag", "", "the image's name, NAME:TAG")
+	flags.StringArrayVar(&programs, "binary", nil, "a build of the program, and its place in the image")
+	flags.StringVar(&out, "out", "", "the folder to write")
+	flags.StringVar(&spec.User, "user", "65532:65532", "the numeric user, or USER:GROUP")
+	flags.StringToStringVar(&spec.Labels, "label", nil, "a label of the image, KEY=VALUE, may be repeated")
+	for _, required := range []string{"tag", "binary", "out"} {
+		cobra.CheckErr(command.MarkFlagRequired(required))
+	}
+	return command
+}
+
+func push() *cobra.Command {
+	return &cobra.Command{
+		Use:   "push LAYOUT",
+		Short: "Push the image in an OCI layout to the registry in its name, and print its name by digest",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			pushed, err := images.Push(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), pushed)
+			return err
+		},
+	}
 }
 
 // faults are the commands that break and mend one component.

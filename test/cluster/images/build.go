@@ -57,6 +57,8 @@ type Spec struct {
 	User string
 	// Arguments follow the entrypoint.
 	Arguments []string
+	// Labels are those of OCI images, such as org.opencontainers.image.version.
+	Labels map[string]string
 }
 
 // Write makes the image and writes it as an archive that docker, podman and containerd load. The same
@@ -70,7 +72,8 @@ func Write(spec Spec, out string) error {
 	if err != nil {
 		return fmt.Errorf("image name: %w; give NAME:TAG", err)
 	}
-	image, err := build(spec)
+	// Not compressed: it is read once, on this machine.
+	image, err := build(spec, tarball.WithCompression(compression.None))
 	if err != nil {
 		return fmt.Errorf("building the image %s: %w", spec.Tag, err)
 	}
@@ -86,7 +89,7 @@ func Write(spec Spec, out string) error {
 	return nil
 }
 
-func build(spec Spec) (v1.Image, error) {
+func build(spec Spec, options ...tarball.LayerOption) (v1.Image, error) {
 	if len(spec.Binaries) == 0 {
 		return nil, errors.New("no binary to put into it")
 	}
@@ -108,10 +111,8 @@ func build(spec Spec) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Not compressed: it is read once, on this machine.
 	filesystem, err := tarball.LayerFromOpener(
-		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
-		tarball.WithCompression(compression.None))
+		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }, options...)
 	if err != nil {
 		return nil, err
 	}
@@ -133,6 +134,7 @@ func configure(image v1.Image, spec Spec, architecture string) *v1.ConfigFile {
 		Cmd:        spec.Arguments,
 		WorkingDir: "/",
 		Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+		Labels:     spec.Labels,
 	}
 	return config
 }
