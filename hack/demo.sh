@@ -61,8 +61,8 @@ show kubectl top pods
 
 title "KEP-5207's checklist, by the kubectl plugin"
 export PATH=$PWD/bin:$PATH
-show kubectl metrics status
-show kubectl metrics verify --expect v1,v1beta1 --timeout 60s
+show kubectl metrics-backend status
+show kubectl metrics-backend verify --expect v1,v1beta1 --timeout 60s
 
 cat <<END
 

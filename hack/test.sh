@@ -70,7 +70,7 @@ generated_sums() {
 
 formatted() {
 	local unformatted
-	unformatted=$(gofmt -l api bench client cmd controllers hack internal plugin serving test) || return
+	unformatted=$(gofmt -l api bench client cmd config controllers hack internal plugin serving test) || return
 	test -z "$unformatted" || { echo "run gofmt -w on: $unformatted" >&2; return 1; }
 }
 

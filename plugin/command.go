@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plugin is the command tree of `kubectl metrics`.
+// Package plugin is the command tree of `kubectl metrics-backend`.
 package plugin
 
 import (
@@ -30,9 +30,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/plugin/wait"
 )
 
-const long = `Looks after the metrics APIs of a cluster: what serves metrics.k8s.io, whether it
-answers as KEP-5207 wants it, when a change has arrived, and what nodes and pods use,
-live.
+const long = `Displays what serves the metrics APIs of a cluster, checks metrics.k8s.io as KEP-5207
+describes, waits for changes, and displays the usage of nodes and pods, once or live.
 
 Exit codes: 0 when the answer is yes, 1 when a check failed or time ran out,
 2 when the question could not be answered (flags, connection, permissions),
@@ -57,7 +56,7 @@ func run(ctx context.Context, args []string, streams genericiooptions.IOStreams)
 	return code
 }
 
-// NewCommand returns `kubectl metrics` with all its commands.
+// NewCommand returns `kubectl metrics-backend` with all its commands.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	// Client libraries that log would mix their lines with the answer's.
 	ctrllog.SetLogger(logr.Discard())
@@ -67,11 +66,11 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	flags.Namespace = nil
 
 	cmd := &cobra.Command{
-		Use:   "kubectl-metrics",
-		Short: "Look after the metrics APIs of a cluster",
+		Use:   "kubectl-metrics_backend",
+		Short: "Display, check and change what serves the metrics APIs of a cluster",
 		Long:  long,
 		// The name by which users call it.
-		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl metrics"},
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl metrics-backend"},
 		Version:       connection.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -91,9 +90,21 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		status.NewCommand(flags, streams),
 		top.NewCommand(flags, streams),
 		verify.NewCommand(flags, streams),
+		verify.NewPreflightCommand(flags, streams),
+		newVersionCommand(streams),
 		wait.NewCommand(flags, streams),
 	)
 	return cmd
+}
+
+func newVersionCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version of this plugin", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(streams.Out, connection.Version())
+			return err
+		},
+	}
 }
 
 // addVerbosity adds kubectl's -v, which shows requests from 6 on.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 	"github.com/metricsbackend/metrics-backend-operator/test/plugincluster"
 )
@@ -42,8 +43,8 @@ func kubeconfig(t *testing.T, server string) string {
 }
 
 func TestHelp(t *testing.T) {
-	for _, command := range []string{"", "adopt", "explain-metric", "import", "import adapter-config", "release", "status", "top", "verify", "wait"} {
-		t.Run("kubectl metrics "+command, func(t *testing.T) {
+	for _, command := range []string{"", "adopt", "explain", "import", "import prometheus-adapter", "preflight", "release", "status", "top", "verify", "wait"} {
+		t.Run("kubectl metrics-backend "+command, func(t *testing.T) {
 			code, out, errs := runPlugin(t, os.DevNull, strings.Fields(command+" --help")...)
 			if code != output.OK || errs != "" {
 				t.Fatalf("exit code %d, stderr %s", code, errs)
@@ -66,6 +67,10 @@ func TestCommandLine(t *testing.T) {
 	stale.Backends = nil
 	rollback := kubeconfig(t, plugincluster.Start(t, stale).Config.Host)
 
+	others := plugincluster.Healthy(nil)
+	others.ServeOthers()
+	metrics := kubeconfig(t, plugincluster.Start(t, others).Config.Host)
+
 	unregistered := plugincluster.MetricsServer()
 	unregistered.Unregister("v1beta1")
 	nothing := kubeconfig(t, plugincluster.Start(t, unregistered).Config.Host)
@@ -85,15 +90,21 @@ func TestCommandLine(t *testing.T) {
 		"verify a rollback": {kubeconfig: rollback, args: []string{"verify", "--expect", "v1beta1"}, code: output.NotMet, out: "FAIL  apiservice-stale "},
 		"verify of a context": {
 			kubeconfig: rollback, args: []string{"verify", "--expect=v1beta1", "--context=c"}, code: output.NotMet,
-			out: "      next: kubectl metrics status cluster --context=c\n",
+			out: "      next: kubectl metrics-backend status cluster --context=c\n",
 		},
 		"verify as JSON": {
 			kubeconfig: rollback, args: []string{"verify", "--expect=v1beta1", "--context=c", "-o=json"}, code: output.NotMet,
-			out: `"command": "kubectl metrics status cluster --context=c"`,
+			out: `"command": "kubectl metrics-backend status cluster --context=c"`,
 		},
+		"verify as YAML": {
+			kubeconfig: rollback, args: []string{"verify", "--expect=v1beta1", "--context=c", "-o=yaml"}, code: output.NotMet,
+			out: "- command: kubectl metrics-backend status cluster --context=c\n",
+		},
+		"preflight":                       {kubeconfig: healthy, args: []string{"preflight"}, code: output.NotMet, out: "FAIL  serving-reachable "},
+		"preflight of what verify checks": {kubeconfig: healthy, args: []string{"preflight", "--skip=hpa-active"}, code: output.NotRun, errs: "known: serving-reachable, nothing-lost\n"},
 		"verify as JUnit": {
 			kubeconfig: rollback, args: []string{"verify", "--expect=v1beta1", "--context=c", "-o=junit"}, code: output.NotMet,
-			out: "waits for&#xA;next: kubectl metrics status cluster --context=c</failure>",
+			out: "waits for&#xA;next: kubectl metrics-backend status cluster --context=c</failure>",
 		},
 		"wait once":                {kubeconfig: rollback, args: []string{"wait", "--for=versions=none", "--timeout=0s"}, code: output.NotMet, errs: "error: metrics.k8s.io with no version not reached within 0s\n"},
 		"top of what is neither":   {kubeconfig: healthy, args: []string{"top", "deployments"}, code: output.NotRun, errs: "error: \"deployments\": there are metrics of nodes and of pods only\n"},
@@ -101,19 +112,25 @@ func TestCommandLine(t *testing.T) {
 		"adopt what nobody serves": {kubeconfig: healthy, args: []string{"adopt", "custom"}, code: output.NotMet, errs: "error: nobody serves custom.metrics.k8s.io: "},
 		"release of nobody":        {kubeconfig: healthy, args: []string{"release", "custom"}, code: output.NotMet, errs: "error: no MetricsBackend has taken custom.metrics.k8s.io over from another implementation: nobody gets it back\n"},
 		"adopt without a group":    {kubeconfig: healthy, args: []string{"adopt", "--yes"}, code: output.NotRun, errs: "error: accepts 1 arg(s), received 0\n"},
-		"adopt CPU and memory":     {kubeconfig: healthy, args: []string{"adopt", "resource"}, code: output.NotRun, errs: "error: invalid argument \"resource\" for \"kubectl metrics adopt\"\n"},
+		"adopt CPU and memory":     {kubeconfig: healthy, args: []string{"adopt", "resource"}, code: output.NotRun, errs: "error: invalid argument \"resource\" for \"kubectl metrics-backend adopt\"\n"},
 		"negative timeout":         {kubeconfig: healthy, args: []string{"wait", "--timeout=-1s"}, code: output.NotRun, errs: "error: --timeout must not be negative\n"},
 		"unknown flag":             {kubeconfig: healthy, args: []string{"verify", "--expekt", "v1"}, code: output.NotRun, errs: "error: unknown flag: --expekt\n"},
-		"unknown command":          {kubeconfig: healthy, args: []string{"tip"}, code: output.NotRun, errs: `error: unknown command "tip" for "kubectl metrics"`},
+		"unknown command":          {kubeconfig: healthy, args: []string{"tip"}, code: output.NotRun, errs: `error: unknown command "tip" for "kubectl metrics-backend"`},
 		"no kubeconfig":            {kubeconfig: "/does/not/exist", args: []string{"verify"}, code: output.NotRun, errs: "error: "},
 		"kube-apiserver is down": {
 			kubeconfig: kubeconfig(t, "http://127.0.0.1:1"), args: []string{"verify"}, code: output.NotRun,
 			errs: "error: list MetricsBackends: ",
 		},
-		"completion of backends": {kubeconfig: healthy, args: []string{"__complete", "status", ""}, out: "cluster\n:4\n", errs: "Completion ended"},
-		"completion of checks":   {kubeconfig: healthy, args: []string{"__complete", "verify", "--skip", ""}, out: "hpa-active\n", errs: "Completion ended"},
-		"completion when down":   {kubeconfig: kubeconfig(t, "http://127.0.0.1:1"), args: []string{"__complete", "status", ""}, out: ":4\n", errs: "Completion ended"},
-		"version":                {kubeconfig: healthy, args: []string{"--version"}, out: "kubectl metrics version v"},
+		"completion of backends":     {kubeconfig: healthy, args: []string{"__complete", "status", ""}, out: "cluster\n:4\n", errs: "Completion ended"},
+		"completion of checks":       {kubeconfig: healthy, args: []string{"__complete", "verify", "--skip", ""}, out: "hpa-active\n", errs: "Completion ended"},
+		"completion when down":       {kubeconfig: kubeconfig(t, "http://127.0.0.1:1"), args: []string{"__complete", "status", ""}, out: ":4\n", errs: "Completion ended"},
+		"completion of namespaces":   {kubeconfig: healthy, args: []string{"__complete", "top", "pods", "-n", ""}, out: "default\n:4\n", errs: "Completion ended"},
+		"completion of what to show": {kubeconfig: healthy, args: []string{"__complete", "top", ""}, out: "nodes\npods\n:4\n", errs: "Completion ended"},
+		"completion of nodes":        {kubeconfig: healthy, args: []string{"__complete", "top", "nodes", ""}, out: "node-a\nnode-b\n:4\n", errs: "Completion ended"},
+		"completion of pods":         {kubeconfig: healthy, args: []string{"__complete", "top", "pods", "-n", "default", ""}, out: "web-0\n:4\n", errs: "Completion ended"},
+		"completion of metrics":      {kubeconfig: metrics, args: []string{"__complete", "explain", ""}, out: "hits\nlatency\nqueue_depth\n:4\n", errs: "Completion ended"},
+		"version":                    {kubeconfig: healthy, args: []string{"version"}, out: connection.Version() + "\n"},
+		"version, as a flag":         {kubeconfig: healthy, args: []string{"--version"}, out: "kubectl metrics-backend version v"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -20,23 +20,17 @@ const (
 // certificate without a restart, within about 90 seconds.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.mode) && self.mode == 'CertManager') == has(self.certManager)",message="certificates.certManager is needed with mode: CertManager, and has no effect without: set both or none"
-// +kubebuilder:validation:XValidation:rule="(has(self.mode) && self.mode == 'Secret') == has(self.secret)",message="certificates.secret is needed with mode: Secret, and has no effect without: set both or none"
-// +kubebuilder:validation:XValidation:rule="!has(self.rotate) || !has(self.mode) || self.mode == 'Managed'",message="certificates.rotate has an effect with mode: Managed only: in other modes the issuer renews the certificate"
+// +kubebuilder:validation:XValidation:rule="(has(self.mode) && self.mode == 'Secret') == has(self.secretRef)",message="certificates.secretRef is needed with mode: Secret, and has no effect without: set both or none"
 type CertificatesSpec struct {
 	// Who issues the certificate. Managed: the operator creates a CA (valid 10 years)
 	// and a certificate (valid 90 days) and renews both in time; kube-apiserver trusts
-	// the old and the new CA meanwhile. CertManager: cert-manager issues it, see
-	// certManager. Secret: you provide and renew it, see secret. Default: Managed.
+	// the old and the new CA meanwhile. A new text in the MetricsBackend's annotation
+	// metricsbackend.io/rotate-certificates, such as a date, rotates both now; it does nothing with other modes. CertManager:
+	// cert-manager issues it, see certManager. Secret: you provide and renew it, see
+	// secretRef. Default: Managed.
 	// +optional
 	// +kubebuilder:default=Managed
 	Mode CertificateMode `json:"mode,omitempty"`
-
-	// Any text, such as a date, of at most 64 characters; with mode Managed only. A
-	// new text rotates CA and certificate now, for example after a leak of the key.
-	// Removing it does nothing. Default: none.
-	// +optional
-	// +kubebuilder:validation:MaxLength=64
-	Rotate string `json:"rotate,omitempty"`
 
 	// The issuer, required with mode CertManager. It must put its CA certificate into
 	// ca.crt of the Secret: CA and Vault issuers do, ACME issuers do not. Default: none.
@@ -48,7 +42,7 @@ type CertificatesSpec struct {
 	// CA certificates that verify it, all PEM. Before you change the CA, add the new
 	// one to ca.crt and wait until the condition CertificatesValid is True. Default: none.
 	// +optional
-	Secret *CertificateSecret `json:"secret,omitempty"`
+	SecretRef *SecretReference `json:"secretRef,omitempty"`
 }
 
 // CertManagerSpec refers to cert-manager's objects.
@@ -76,13 +70,4 @@ type IssuerReference struct {
 	// +kubebuilder:default=cert-manager.io
 	// +kubebuilder:validation:MaxLength=253
 	Group string `json:"group,omitempty"`
-}
-
-// CertificateSecret names a Secret that the user provides.
-type CertificateSecret struct {
-	// Name of the Secret.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
 }

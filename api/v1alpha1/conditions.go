@@ -55,11 +55,11 @@ const (
 
 // Reasons of Stalled, which Ready repeats.
 const (
-	// ReasonNamespaceMissing: spec.namespace does not exist.
+	// ReasonNamespaceMissing: spec.serving.namespace does not exist.
 	ReasonNamespaceMissing = "NamespaceMissing"
-	// ReasonNamespaceTerminating: spec.namespace is being deleted.
+	// ReasonNamespaceTerminating: spec.serving.namespace is being deleted.
 	ReasonNamespaceTerminating = "NamespaceTerminating"
-	// ReasonNamespaceNotManaged: the operator was not given spec.namespace.
+	// ReasonNamespaceNotManaged: the operator was not given spec.serving.namespace.
 	ReasonNamespaceNotManaged = "NamespaceNotManaged"
 	// ReasonSecretMissing: a Secret that the spec names does not exist.
 	ReasonSecretMissing = "SecretMissing"
@@ -112,7 +112,7 @@ const (
 	// ReasonRequestFailed: a real request failed: through kube-apiserver, or, as a
 	// reason of ServingReady, to a pod.
 	ReasonRequestFailed = "RequestFailed"
-	// ReasonNoFreshSample: the API answers, but every node's sample is older than maxAge.
+	// ReasonNoFreshSample: the API answers, but every node's sample is older than maxSampleAge.
 	ReasonNoFreshSample = "NoFreshSample"
 	// ReasonNotInDiscovery: the discovery of a kube-apiserver, named in the message,
 	// still lacks a registered version.

@@ -19,14 +19,18 @@ const MaxConsumers = 20
 // ConsumerStatus is a client that used a version on one of the last two days.
 type ConsumerStatus struct {
 	// The API version as VERSION.GROUP, like the name of an APIService.
+	// +required
 	Version string `json:"version"`
 	// The client's user agent up to the first slash, such as kubectl or
 	// kube-controller-manager.
+	// +required
 	UserAgent string `json:"userAgent"`
 	// The client's user name.
+	// +required
 	User string `json:"user"`
 	// The last day in UTC on which it used the version, as YYYY-MM-DD. There is no
 	// time of day, so that a steady state causes no writes.
+	// +required
 	LastSeen string `json:"lastSeen"`
 }
 
@@ -44,7 +48,7 @@ type ConsumerReport struct {
 const OperatorUserAgent = "metrics-backend-operator"
 
 // ownUserAgents only verify that versions answer, which is no reason to keep one.
-var ownUserAgents = [...]string{OperatorUserAgent, "kubectl-metrics"}
+var ownUserAgents = [...]string{OperatorUserAgent, "kubectl-metrics-backend"}
 
 // IsOwnUserAgent reports whether a user agent, up to its first slash, is one of the
 // project's own tools, which are not recorded as consumers.

@@ -58,9 +58,13 @@ const (
 	// used once every kube-apiserver trusts it.
 	SecretKeyNextCertificate = "next.crt"
 	SecretKeyNextPrivateKey  = "next.key"
-	// AnnotationRotated is the last spec.serving.certificates.rotate that was executed.
+	// AnnotationRotated is the last AnnotationRotate that was executed.
 	AnnotationRotated = "metricsbackend.io/rotated"
 )
+
+// AnnotationRotate on a MetricsBackend rotates CA and certificate of mode Managed whenever it
+// gets another text, such as a date. Its removal does nothing.
+const AnnotationRotate = "metricsbackend.io/rotate-certificates"
 
 // SourceReport is the state of a serving pod's sources. It is returned at SourcesPath.
 // +kubebuilder:object:generate=false
@@ -236,11 +240,11 @@ const (
 	ScrapeForbidden ScrapeReason = "Forbidden"
 	// ScrapeBadStatus means: another HTTP status than 200.
 	ScrapeBadStatus ScrapeReason = "BadStatus"
-	// ScrapeBodyTooLarge means: the body is longer than scrape.maxBodySize.
+	// ScrapeBodyTooLarge means: the body is longer than scrape.maxResponseSize.
 	ScrapeBodyTooLarge ScrapeReason = "BodyTooLarge"
 	// ScrapeMalformedBody means: the body has no usable sample.
 	ScrapeMalformedBody ScrapeReason = "MalformedBody"
-	// ScrapeStaleSamples means: the newest sample is older than maxAge, so that nothing of
+	// ScrapeStaleSamples means: the newest sample is older than maxSampleAge, so that nothing of
 	// the node is served: its kubelet does not renew samples, or its clock is behind.
 	ScrapeStaleSamples ScrapeReason = "StaleSamples"
 	// ScrapePodsWithoutMetrics means: at least half of the pods that run by the response have

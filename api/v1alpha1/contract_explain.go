@@ -39,7 +39,7 @@ type MetricExplanation struct {
 	ObjectLabel string `json:"objectLabel,omitempty"`
 	Object      string `json:"object,omitempty"`
 	// Duplicates is what happens to several series of one object.
-	Duplicates DuplicatesPolicy `json:"duplicates,omitempty"`
+	Duplicates DuplicatesPolicy `json:"duplicatesPolicy,omitempty"`
 	// NaNAsZero means that NaN counts as 0.
 	NaNAsZero bool `json:"nanAsZero,omitempty"`
 

@@ -21,10 +21,11 @@ const MaxQueryLength = 16384
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=cmet,categories=metrics
 // +kubebuilder:printcolumn:name="Metric",type=string,JSONPath=`.spec.metricName`,description="Name of the metric, if it differs from the object's"
-// +kubebuilder:printcolumn:name="Describes",type=string,JSONPath=`.spec.describes.resource`,description="Resource of the objects that the values describe"
+// +kubebuilder:printcolumn:name="Object",type=string,JSONPath=`.spec.describedObject.resource`,description="Resource of the objects that the values describe"
 // +kubebuilder:printcolumn:name="Value",type=string,JSONPath=`.status.value`,description="Last value, or the number of values"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the last evaluation returned values"
-// +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.spec.source`,description="Source of the metric, if it is not the first"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it is ready, or not"
+// +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.spec.source`,description="Source of the metric, if it is not the first Prometheus"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="The problem, with the source's own error message"
 type CustomMetric struct {
@@ -67,7 +68,8 @@ type CustomMetricList struct {
 // +kubebuilder:printcolumn:name="Metric",type=string,JSONPath=`.spec.metricName`,description="Name of the metric, if it differs from the object's"
 // +kubebuilder:printcolumn:name="Value",type=string,JSONPath=`.status.value`,description="Last value, or the number of values"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the last evaluation returned values"
-// +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.spec.source`,description="Source of the metric, if it is not the first"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it is ready, or not"
+// +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.spec.source`,description="Source of the metric, if it is not the first Prometheus"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="The problem, with the source's own error message"
 type ExternalMetric struct {
@@ -142,11 +144,11 @@ type DeclaredMetricSpec struct {
 
 	// What happens if one of several series has no value: NaN, an infinity, or a number
 	// beyond ±9.2e15. Reject: an ExternalMetric has no value, nor has an object whose series
-	// are combined (duplicates), and errors name the series. Omit: the other series are
+	// are combined (duplicatesPolicy), and errors name the series. Omit: the other series are
 	// served, and autoscalers scale by these alone. Default: Reject.
 	// +optional
 	// +kubebuilder:validation:Enum=Reject;Omit
-	InvalidValues InvalidValuesPolicy `json:"invalidValues,omitempty"`
+	InvalidValuesPolicy InvalidValuesPolicy `json:"invalidValuesPolicy,omitempty"`
 
 	// Value to serve while the source fails. Default: none; clients get an error, and
 	// autoscalers do not scale down.
@@ -161,9 +163,10 @@ type DeclaredMetricSpec struct {
 type CustomMetricSpec struct {
 	DeclaredMetricSpec `json:",inline"`
 
-	// Objects that the values describe.
+	// Objects that the values describe: one by name, or those that a label of the series
+	// names. Unlike describedObject of an autoscaler it has the plural resource and its group.
 	// +required
-	Describes DescribedObjects `json:"describes"`
+	DescribedObject DescribedObjects `json:"describedObject"`
 
 	// What happens if one object has several series. Reject: the object has no value,
 	// and the status says so. Sum, Average, Minimum, Maximum: their values are combined
@@ -171,16 +174,16 @@ type CustomMetricSpec struct {
 	// +optional
 	// +kubebuilder:default=Reject
 	// +kubebuilder:validation:Enum=Reject;Sum;Average;Minimum;Maximum
-	Duplicates DuplicatesPolicy `json:"duplicates,omitempty"`
+	DuplicatesPolicy DuplicatesPolicy `json:"duplicatesPolicy,omitempty"`
 }
 
 // DescribedObjects are objects in the metric's namespace: a single one, or those named
 // by a label of the series.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.name) != has(self.nameLabel)",message="describes needs name (of the one object) or nameLabel (the label that holds the objects' names), and not both"
+// +kubebuilder:validation:XValidation:rule="has(self.name) != has(self.nameLabel)",message="describedObject needs name (of the one object) or nameLabel (the label that holds the objects' names), and not both"
 type DescribedObjects struct {
 	// Resource of the objects in the plural, such as pods or ingresses. It must be
-	// namespaced.
+	// namespaced, or namespaces with the name of the metric's own.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63

@@ -11,8 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Defaults of the spec. They repeat the kubebuilder:default markers, for a manifest
-// that did not pass through kube-apiserver (serving's --backend-file).
+// Defaults of the spec. They repeat the kubebuilder:default markers, for an object that was stored with a CRD of another version.
 const (
 	DefaultReplicas          int32 = 2
 	DefaultLogVerbosity      int32 = 2
@@ -20,16 +19,16 @@ const (
 	DefaultScrapeInterval          = 15 * time.Second
 	DefaultScrapeTimeout           = 10 * time.Second
 	DefaultMaxConcurrent     int32 = 64
-	DefaultMaxBodySize             = "16Mi"
-	DefaultMaxAge                  = 90 * time.Second
+	DefaultMaxScrapeSize           = "16Mi"
+	DefaultMaxSampleAge            = 90 * time.Second
 	DefaultKubeletPort       int32 = 10250
 	DefaultExistingPort      int32 = 443
 
-	DefaultMaxConnections           int32 = 10000
-	DefaultMaxConnectionsPerUser    int32 = 1000
+	DefaultMaxWatches               int32 = 10000
+	DefaultMaxWatchesPerUser        int32 = 1000
 	DefaultMaxOpensPerSecondPerUser int32 = 100
 	DefaultBookmarkInterval               = time.Minute
-	DefaultMaxWatchAge                    = time.Hour
+	DefaultMaxWatchDuration               = time.Hour
 )
 
 // DefaultAddressTypes is the default order of preference for a node's addresses.
@@ -95,9 +94,9 @@ func setResourceMetricsDefaults(rm *ResourceMetricsSpec) {
 	setDefault(&rm.Scrape.Interval, metav1.Duration{Duration: DefaultScrapeInterval})
 	setDefault(&rm.Scrape.Timeout, metav1.Duration{Duration: DefaultScrapeTimeout})
 	setDefault(&rm.Scrape.MaxConcurrent, DefaultMaxConcurrent)
-	setDefault(&rm.MaxAge, metav1.Duration{Duration: DefaultMaxAge})
-	if rm.Scrape.MaxBodySize == "" {
-		rm.Scrape.MaxBodySize = DefaultMaxBodySize
+	setDefault(&rm.MaxSampleAge, metav1.Duration{Duration: DefaultMaxSampleAge})
+	if rm.Scrape.MaxResponseSize == "" {
+		rm.Scrape.MaxResponseSize = DefaultMaxScrapeSize
 	}
 	if len(rm.Scrape.AddressTypes) == 0 {
 		rm.Scrape.AddressTypes = DefaultAddressTypes()
@@ -111,11 +110,11 @@ func setWatchDefaults(watch *WatchSpec) {
 	if watch.Mode == "" {
 		watch.Mode = WatchEnabled
 	}
-	setDefault(&watch.MaxConnections, DefaultMaxConnections)
-	setDefault(&watch.MaxConnectionsPerUser, DefaultMaxConnectionsPerUser)
+	setDefault(&watch.MaxWatches, DefaultMaxWatches)
+	setDefault(&watch.MaxWatchesPerUser, DefaultMaxWatchesPerUser)
 	setDefault(&watch.MaxOpensPerSecondPerUser, DefaultMaxOpensPerSecondPerUser)
 	setDefault(&watch.BookmarkInterval, metav1.Duration{Duration: DefaultBookmarkInterval})
-	setDefault(&watch.MaxAge, metav1.Duration{Duration: DefaultMaxWatchAge})
+	setDefault(&watch.MaxDuration, metav1.Duration{Duration: DefaultMaxWatchDuration})
 }
 
 func setDefault[T any](field **T, value T) {
@@ -124,17 +123,14 @@ func setDefault[T any](field **T, value T) {
 	}
 }
 
-// Defaults of sources, rules and declared metrics, as in the kubebuilder:default
-// markers.
+// Defaults of sources, as in the kubebuilder:default markers.
 const (
-	DefaultSourceInterval              = 15 * time.Second
-	DefaultSourceTimeout               = 10 * time.Second
-	DefaultSeriesInterval              = time.Minute
-	DefaultSeriesMaxAge                = 5 * time.Minute
-	DefaultMaxResponseSize             = "32Mi"
-	DefaultNamespaceLabel              = "namespace"
-	DefaultFallbackAfterFailures int32 = 3
-	DefaultFallbackMaxAge              = 10 * time.Minute
+	DefaultSourceInterval  = 15 * time.Second
+	DefaultSourceTimeout   = 10 * time.Second
+	DefaultSeriesInterval  = time.Minute
+	DefaultSeriesLookback  = 5 * time.Minute
+	DefaultMaxResponseSize = "32Mi"
+	DefaultNamespaceLabel  = "namespace"
 )
 
 func setSourceDefaults(source *SourceSpec) {
@@ -148,12 +144,12 @@ func setSourceDefaults(source *SourceSpec) {
 	setDefault(&p.Interval, metav1.Duration{Duration: DefaultSourceInterval})
 	setDefault(&p.Timeout, metav1.Duration{Duration: DefaultSourceTimeout})
 	setDefault(&p.SeriesInterval, metav1.Duration{Duration: DefaultSeriesInterval})
-	setDefault(&p.SeriesMaxAge, metav1.Duration{Duration: DefaultSeriesMaxAge})
+	setDefault(&p.SeriesLookback, metav1.Duration{Duration: DefaultSeriesLookback})
 	if p.MaxResponseSize == "" {
 		p.MaxResponseSize = DefaultMaxResponseSize
 	}
-	if p.PartialResponse == "" {
-		p.PartialResponse = PartialResponseReject
+	if p.PartialResponsePolicy == "" {
+		p.PartialResponsePolicy = PartialResponseReject
 	}
 	if p.Tenancy.NamespaceLabel == "" {
 		p.Tenancy.NamespaceLabel = DefaultNamespaceLabel
@@ -172,32 +168,4 @@ func setExternalMetricsDefaults(spec *ExternalMetricsSpec) {
 		spec.Versions = []ExternalMetricsVersion{ExternalMetricsV1beta1}
 	}
 	spec.Adoption = cmp.Or(spec.Adoption, AdoptionRefuse)
-}
-
-// SetCustomMetricDefaults sets the defaults that the CRD's schema would set, and the
-// metric's name.
-func SetCustomMetricDefaults(metric *CustomMetric) {
-	setDeclaredDefaults(metric.Name, &metric.Spec.DeclaredMetricSpec)
-	if metric.Spec.Duplicates == "" {
-		metric.Spec.Duplicates = DuplicatesReject
-	}
-}
-
-// SetExternalMetricDefaults sets the defaults that the CRD's schema would set, and the
-// metric's name.
-func SetExternalMetricDefaults(metric *ExternalMetric) {
-	setDeclaredDefaults(metric.Name, &metric.Spec.DeclaredMetricSpec)
-}
-
-func setDeclaredDefaults(name string, spec *DeclaredMetricSpec) {
-	if spec.MetricName == "" {
-		spec.MetricName = name
-	}
-	if spec.Fallback == nil {
-		return
-	}
-	setDefault(&spec.Fallback.AfterFailures, DefaultFallbackAfterFailures)
-	if last := spec.Fallback.LastValue; last != nil {
-		setDefault(&last.MaxAge, metav1.Duration{Duration: DefaultFallbackMaxAge})
-	}
 }

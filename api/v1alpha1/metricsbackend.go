@@ -15,6 +15,7 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=mb,categories=metrics
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether all components match the spec"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it is ready, or not"
 // +kubebuilder:printcolumn:name="Available",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].status`,description="Whether the metrics APIs answer"
 // +kubebuilder:printcolumn:name="Versions",type=string,JSONPath=`.status.registeredVersions`,description="API versions that are registered and available"
 // +kubebuilder:printcolumn:name="Replicas",type=string,JSONPath=`.status.serving.summary`,description="Ready and desired serving pods"
@@ -57,26 +58,19 @@ type MetricsBackendList struct {
 // +kubebuilder:validation:XValidation:rule="has(self.existing) || !has(self.customMetrics) || (has(self.sources) && size(self.sources) > 0)",message="spec.customMetrics needs at least one source that its metrics come from: set spec.sources"
 // +kubebuilder:validation:XValidation:rule="has(self.existing) || !has(self.externalMetrics) || (has(self.sources) && size(self.sources) > 0)",message="spec.externalMetrics needs at least one source that its metrics come from: set spec.sources"
 // +kubebuilder:validation:XValidation:rule="has(self.existing) || !has(self.resourceMetrics) || !has(self.resourceMetrics.rules) || (has(self.sources) && size(self.sources) > 0)",message="spec.resourceMetrics.rules need a source that the figures come from: set spec.sources, or take the rules out for kubelets' figures"
-// +kubebuilder:validation:XValidation:rule="has(oldSelf.__namespace__) == has(self.__namespace__) && (!has(self.__namespace__) || self.__namespace__ == oldSelf.__namespace__)",message="spec.namespace is immutable: delete the MetricsBackend and create it again with the other namespace"
+// +kubebuilder:validation:XValidation:rule="!has(self.existing) || ((!has(self.sources) || size(self.sources) == 0) && (!has(self.resourceMetrics) || !has(self.resourceMetrics.rules)) && (!has(self.customMetrics) || ((!has(self.customMetrics.rules) || size(self.customMetrics.rules) == 0) && (!has(self.customMetrics.routes) || size(self.customMetrics.routes) == 0))) && (!has(self.externalMetrics) || ((!has(self.externalMetrics.rules) || size(self.externalMetrics.rules) == 0) && (!has(self.externalMetrics.routes) || size(self.externalMetrics.routes) == 0))))",message="with spec.existing nothing is queried here: take sources, rules and routes out"
 type MetricsBackendSpec struct {
-	// Namespace of the serving component. It must exist and be one of the operator's
-	// --namespaces. Immutable. Default: the operator's own namespace.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	Namespace string `json:"namespace,omitempty"`
-
 	// An implementation that someone else runs. The operator then deploys no serving
-	// component, and only manages the APIServices. When it is set or removed, the
+	// component, and only manages the APIServices: sources, rules and routes are refused. When it is set or removed, the
 	// APIServices move without a failed request. Default: none; the operator deploys
 	// the serving component.
 	// +optional
 	Existing *ExistingSpec `json:"existing,omitempty"`
 
 	// How the serving component is deployed: image, replicas, placement. Changes roll
-	// its pods one at a time, with never fewer ready pods than replicas. Default: two
-	// replicas of the image released with the operator.
+	// its pods one at a time, with never fewer ready pods than replicas. No effect with
+	// existing, except namespace. Default: two replicas of the image released with the
+	// operator.
 	// +optional
 	// +kubebuilder:default={}
 	Serving ServingSpec `json:"serving,omitzero"`
@@ -88,31 +82,31 @@ type MetricsBackendSpec struct {
 	ResourceMetrics *ResourceMetricsSpec `json:"resourceMetrics,omitempty"`
 
 	// Serves custom.metrics.k8s.io: metrics of objects, queried from sources as rules
-	// and CustomMetrics define. Requires a source. Running pods apply changes without a
+	// and CustomMetrics define. Requires a source, unless existing is set. Running pods apply changes without a
 	// rollout; `versions` only changes which APIServices are registered. Default: its
 	// versions are not registered.
 	// +optional
 	CustomMetrics *CustomMetricsSpec `json:"customMetrics,omitempty"`
 
 	// Serves external.metrics.k8s.io: metrics that describe no object, queried from
-	// sources as rules and ExternalMetrics define. Requires a source. Running pods apply
+	// sources as rules and ExternalMetrics define. Requires a source, unless existing is set. Running pods apply
 	// changes without a rollout; `versions` only changes which APIServices are
 	// registered. Default: its version is not registered.
 	// +optional
 	ExternalMetrics *ExternalMetricsSpec `json:"externalMetrics,omitempty"`
 
-	// Versions, as VERSION.GROUP, that are removed although clients used them today or
-	// yesterday. It is for groups that were removed from the spec completely; the others
-	// have a field of the same name. At most 10. Default: none.
+	// A version that is no longer in the spec stays registered until no client has used it
+	// for a whole day in UTC (status.consumers). The versions in this list, such as
+	// v1beta1.metrics.k8s.io, do not wait. Default: none.
 	// +optional
 	// +listType=set
-	// +kubebuilder:validation:MaxItems=10
-	// +kubebuilder:validation:items:MaxLength=100
+	// +kubebuilder:validation:MaxItems=5
+	// +kubebuilder:validation:items:Enum=v1.metrics.k8s.io;v1beta1.metrics.k8s.io;v1beta2.custom.metrics.k8s.io;v1beta1.custom.metrics.k8s.io;v1beta1.external.metrics.k8s.io
 	RemoveDespiteConsumers []string `json:"removeDespiteConsumers,omitempty"`
 
 	// Sources of custom and external metrics and of resourceMetrics.rules, at most 32.
-	// Rules and metrics without a source use the first one. Running pods apply changes,
-	// and new contents of the Secrets, without a restart. No effect with `existing`.
+	// Rules and metrics without a source use the first one with prometheus. Running pods apply changes,
+	// and new contents of the Secrets, without a restart. Not together with `existing`.
 	// Default: none.
 	// +optional
 	// +listType=map
@@ -252,6 +246,7 @@ func (s APIServiceState) IsPending() bool {
 // APIServiceStatus is the state of one API version.
 type APIServiceStatus struct {
 	// Name of the APIService: VERSION.GROUP.
+	// +required
 	Name string `json:"name"`
 	// Pending: not every ready pod serves the version yet. Canary: kube-apiservers are being
 	// checked for reaching the pods. Moving: its APIService is about to point to another
@@ -259,6 +254,7 @@ type APIServiceStatus struct {
 	// Available: the aggregator reports it available. Kept: the spec no longer names it, and
 	// clients use it. Contested: another field manager keeps changing it back. Retiring: it is
 	// being removed. Restoring: it is being handed back to its previous owner.
+	// +required
 	State APIServiceState `json:"state"`
 	// Why it is in that state, unless that is obvious.
 	// +optional
@@ -315,13 +311,16 @@ const MaxServingPods = 20
 // ServingPodStatus is the last observed state of a serving pod.
 type ServingPodStatus struct {
 	// Name of the pod.
+	// +required
 	Name string `json:"name"`
 	// Image of the pod.
 	// +optional
 	Image string `json:"image,omitempty"`
 	// Whether the pod is ready, so that it gets requests.
+	// +required
 	Ready bool `json:"ready"`
 	// Whether the pod has the newest revision of the Deployment.
+	// +required
 	UpToDate bool `json:"upToDate"`
 	// The desired or registered versions that the pod serves, each as VERSION.GROUP.
 	// Empty if the operator could not query it.

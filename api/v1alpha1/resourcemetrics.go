@@ -22,11 +22,11 @@ const (
 
 // ResourceMetricsSpec says how metrics.k8s.io is served.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.maxAge) || !has(self.scrape) || !has(self.scrape.interval) || duration(self.maxAge) >= duration(self.scrape.interval) + duration('30s')",message="maxAge must be at least 30s longer than scrape.interval (a kubelet's samples may be 20s old when they are read): raise maxAge, whose default is 90s"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxSampleAge) || !has(self.scrape) || !has(self.scrape.interval) || duration(self.maxSampleAge) >= duration(self.scrape.interval) + duration('30s')",message="maxSampleAge must be at least 30s longer than scrape.interval (a kubelet's samples may be 20s old when they are read): raise maxSampleAge, whose default is 90s"
 type ResourceMetricsSpec struct {
 	// Versions to register with kube-apiserver. A new version is registered once every
 	// ready pod serves it. A version that you remove leaves discovery before anything
-	// else changes, but only when no client uses it (see removeDespiteConsumers). The
+	// else changes, but only when no client uses it (see spec.removeDespiteConsumers). The
 	// HPA controller of Kubernetes 1.37 needs v1beta1. Default: [v1, v1beta1].
 	// +optional
 	// +kubebuilder:default={"v1","v1beta1"}
@@ -46,28 +46,19 @@ type ResourceMetricsSpec struct {
 	// +kubebuilder:default=Refuse
 	Adoption AdoptionPolicy `json:"adoption,omitempty"`
 
-	// Versions that are removed although clients used them today or yesterday. A version
-	// that is no longer in `versions`, but has such clients (see status.consumers), stays
-	// registered until they are gone or the version is listed here. Default: none.
-	// +optional
-	// +listType=set
-	// +kubebuilder:validation:MaxItems=2
-	RemoveDespiteConsumers []ResourceMetricsVersion `json:"removeDespiteConsumers,omitempty"`
-
 	// Queries CPU and memory from a source instead of kubelets, with rules in
 	// prometheus-adapter's syntax (`resourceRules` in its configuration). Default: none;
 	// kubelets are scraped.
 	// +optional
 	Rules *ResourceRules `json:"rules,omitempty"`
 
-	// How kubelets are scraped. Default: each 15s.
+	// How kubelets are scraped. No effect with rules or existing. Default: each 15s.
 	// +optional
 	// +kubebuilder:default={}
 	Scrape ScrapeSpec `json:"scrape,omitzero"`
 
-	// How serving certificates of kubelets are verified. Default: against the cluster's
-	// CA, and while no kubelet has one that it signed, those that kubelets made
-	// themselves are pinned (mode VerifyOrPin).
+	// How serving certificates of kubelets are verified. No effect with rules or existing.
+	// Default: mode VerifyOrPin.
 	// +optional
 	// +kubebuilder:default={}
 	KubeletTLS KubeletTLSSpec `json:"kubeletTLS,omitzero"`
@@ -81,8 +72,8 @@ type ResourceMetricsSpec struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('1h')",message="maxAge must be at most 1h"
-	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('1h')",message="maxSampleAge must be at most 1h"
+	MaxSampleAge *metav1.Duration `json:"maxSampleAge,omitempty"`
 }
 
 // ScrapeSpec says how kubelets are scraped.
@@ -91,7 +82,8 @@ type ResourceMetricsSpec struct {
 type ScrapeSpec struct {
 	// Time between two scrapes of a node. The scrapes of all nodes are spread over the
 	// interval. A kubelet updates its samples every 10 to 20 seconds, so that less than
-	// 10s adds load but little information. A duration from 1s to 10m. Default: 15s.
+	// 10s, which needs a lower timeout, too, adds load but little information. A duration from
+	// 1s to 10m. Default: 15s.
 	// +optional
 	// +kubebuilder:default="15s"
 	// +kubebuilder:validation:Type=string
@@ -118,15 +110,15 @@ type ScrapeSpec struct {
 	// +kubebuilder:validation:Maximum=1000
 	MaxConcurrent *int32 `json:"maxConcurrent,omitempty"`
 
-	// Maximum size of a kubelet's response in bytes, with Ki or Mi, up to 256Mi; a scrape
+	// Maximum size of a kubelet's response in bytes, or with the suffix Ki or Mi, up to 256Mi; a scrape
 	// with a larger one fails. A node with 110 pods of two containers sends about 100Ki.
 	// Default: 16Mi.
 	// +optional
 	// +kubebuilder:default="16Mi"
 	// +kubebuilder:validation:Pattern=`^[1-9][0-9]{0,8}(Ki|Mi)?$`
 	// +kubebuilder:validation:MaxLength=11
-	// +kubebuilder:validation:XValidation:rule="!isQuantity(self) || quantity(self).compareTo(quantity('256Mi')) <= 0",message="scrape.maxBodySize must be at most 256Mi"
-	MaxBodySize string `json:"maxBodySize,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(self) || quantity(self).compareTo(quantity('256Mi')) <= 0",message="scrape.maxResponseSize must be at most 256Mi"
+	MaxResponseSize string `json:"maxResponseSize,omitempty"`
 
 	// Types of node addresses, in order of preference: a node is scraped at its addresses
 	// of the first type that it has. Of several, such as IPv6 and IPv4, at most four are
@@ -157,7 +149,7 @@ type ScrapeSpec struct {
 }
 
 // KubeletTLSMode is how a kubelet's serving certificate is verified.
-// +kubebuilder:validation:Enum=VerifyOrPin;Verify;PinOnFirstUse;Skip
+// +kubebuilder:validation:Enum=VerifyOrPin;Verify;PinOnFirstUse;InsecureSkipTLSVerify
 type KubeletTLSMode string
 
 const (
@@ -169,8 +161,8 @@ const (
 	// KubeletTLSPinOnFirstUse keeps each node's first certificate and rejects others
 	// until the Node object is replaced.
 	KubeletTLSPinOnFirstUse KubeletTLSMode = "PinOnFirstUse"
-	// KubeletTLSSkip does not verify it.
-	KubeletTLSSkip KubeletTLSMode = "Skip"
+	// KubeletTLSInsecureSkipTLSVerify does not verify it.
+	KubeletTLSInsecureSkipTLSVerify KubeletTLSMode = "InsecureSkipTLSVerify"
 )
 
 // KubeletTLSSpec says how kubelets are verified before serving sends them its token.
@@ -183,8 +175,8 @@ type KubeletTLSSpec struct {
 	// the kubelet signed itself for the node's name (the default of kubeadm and kind) is
 	// accepted at the first connection and kept in memory; others are rejected until the
 	// Node object is replaced. PinOnFirstUse: each node's first certificate is kept like
-	// that, whoever signed it. Skip: no verification; any server at a node's address gets
-	// the token for kubelets. Default: VerifyOrPin.
+	// that, whoever signed it. InsecureSkipTLSVerify: no verification; any server at a node's
+	// address gets the token for kubelets. Default: VerifyOrPin.
 	// +optional
 	// +kubebuilder:default=VerifyOrPin
 	Mode KubeletTLSMode `json:"mode,omitempty"`

@@ -10,6 +10,7 @@ type MetricRoute struct {
 	// Source that answers: the name of one of spec.sources with metricsAPI of this API group.
 	// Either source or own is required. Default: none.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Source string `json:"source,omitempty"`
 
@@ -34,6 +35,7 @@ type RouteMatch struct {
 	// Names of metrics; those of external metrics in any case. At most 500. Default: any.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=500
 	// +kubebuilder:validation:items:MaxLength=253
 	Metrics []string `json:"metrics,omitempty"`
@@ -41,12 +43,14 @@ type RouteMatch struct {
 	// Regular expression (RE2) that must match the whole name of the metric; that of an
 	// external metric in any case. Default: any.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	MetricRegexp string `json:"metricRegexp,omitempty"`
 
 	// Namespaces of requests. Default: any, and requests without a namespace.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=500
 	// +kubebuilder:validation:items:MaxLength=63
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
@@ -71,6 +75,7 @@ type RouteSelector struct {
 	// requirement for the label.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	// +kubebuilder:validation:items:MaxLength=63
 	Values []string `json:"values,omitempty"`

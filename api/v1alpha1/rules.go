@@ -3,9 +3,9 @@
 
 package v1alpha1
 
-// The CRD's schema only limits the lengths and the number of rules. Serving validates
-// each rule separately, so that an invalid one sets a condition and affects neither
-// other rules nor the object.
+// The CRD's schema only says which fields a rule must have, and limits the lengths and the
+// number of rules. Serving validates each rule separately, so that an invalid one sets a
+// condition and affects neither other rules nor the object.
 
 // CustomMetricsVersion is a version of custom.metrics.k8s.io.
 // +kubebuilder:validation:Enum=v1beta2;v1beta1
@@ -29,7 +29,7 @@ const (
 type CustomMetricsSpec struct {
 	// Versions to register with kube-apiserver. A new version is registered once every
 	// ready pod serves it. A version that you remove leaves discovery before anything
-	// else changes, but only when no client uses it (see removeDespiteConsumers).
+	// else changes, but only when no client uses it (see spec.removeDespiteConsumers).
 	// Default: [v1beta2, v1beta1].
 	// +optional
 	// +kubebuilder:default={"v1beta2","v1beta1"}
@@ -55,15 +55,8 @@ type CustomMetricsSpec struct {
 	// +optional
 	AdoptDespiteLostMetrics bool `json:"adoptDespiteLostMetrics,omitempty"`
 
-	// Versions that are removed although clients used them today or yesterday
-	// (status.consumers). Default: none.
-	// +optional
-	// +listType=set
-	// +kubebuilder:validation:MaxItems=2
-	RemoveDespiteConsumers []CustomMetricsVersion `json:"removeDespiteConsumers,omitempty"`
-
 	// Rules in prometheus-adapter's syntax (`rules` in its configuration), which
-	// `kubectl metrics import adapter-config` converts; at most 1000. If several rules
+	// `kubectl metrics-backend import prometheus-adapter` converts; at most 1000. If several rules
 	// define the same metric of the same resource, the last one is used. An invalid rule
 	// is reported in status.rules and the condition RulesReady, and does not affect the
 	// others. Default: none; only CustomMetrics define metrics.
@@ -111,15 +104,8 @@ type ExternalMetricsSpec struct {
 	// +optional
 	AdoptDespiteLostMetrics bool `json:"adoptDespiteLostMetrics,omitempty"`
 
-	// Versions that are removed although clients used them today or yesterday
-	// (status.consumers). Default: none.
-	// +optional
-	// +listType=set
-	// +kubebuilder:validation:MaxItems=1
-	RemoveDespiteConsumers []ExternalMetricsVersion `json:"removeDespiteConsumers,omitempty"`
-
 	// Rules in prometheus-adapter's syntax (`externalRules` in its configuration), which
-	// `kubectl metrics import adapter-config` converts; at most 1000. If several rules
+	// `kubectl metrics-backend import prometheus-adapter` converts; at most 1000. If several rules
 	// define the same metric, the last one is used. An invalid rule is reported in
 	// status.rules and the condition RulesReady, and does not affect the others.
 	// Default: none; only ExternalMetrics define metrics.
@@ -144,10 +130,10 @@ type ExternalMetricsSpec struct {
 // as in prometheus-adapter.
 type MetricRule struct {
 	// Selector of the series that the rule applies to, such as
-	// `{__name__=~"^container_.*"}`. Required.
-	// +optional
+	// `{__name__=~"^container_.*"}`.
+	// +required
 	// +kubebuilder:validation:MaxLength=16384
-	SeriesQuery string `json:"seriesQuery,omitempty"`
+	SeriesQuery string `json:"seriesQuery"`
 
 	// Filters on the names of these series; a series must pass all of them. Default:
 	// none; all series are used.
@@ -173,7 +159,8 @@ type MetricRule struct {
 	// +kubebuilder:validation:MaxLength=16384
 	MetricsQuery string `json:"metricsQuery,omitempty"`
 
-	// Source of the series: a name in spec.sources. Default: the first one there.
+	// Source of the series: a name in spec.sources. Default: the first one there with
+	// prometheus.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Source string `json:"source,omitempty"`
@@ -184,12 +171,13 @@ type MetricRule struct {
 	// +kubebuilder:validation:MaxLength=32
 	Interval RuleInterval `json:"interval,omitempty"`
 
-	// What happens if one object has several series. Reject: the object has no value,
-	// and status.rules has a warning while clients request it. Sum, Average, Minimum,
+	// What happens if one object has several series, or an external metric several with the
+	// same labels. Reject: there is no value, and status.rules has a warning while clients
+	// request it. Sum, Average, Minimum,
 	// Maximum: their values are combined into one. Default: Reject.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
-	Duplicates DuplicatesPolicy `json:"duplicates,omitempty"`
+	DuplicatesPolicy DuplicatesPolicy `json:"duplicatesPolicy,omitempty"`
 
 	// Converts NaN to 0, as prometheus-adapter does; autoscalers then scale down on it.
 	// Default: false; a series with NaN has no value.
@@ -207,12 +195,12 @@ type MetricRule struct {
 
 	// What happens if one of several series has no value: NaN without nanAsZero, an
 	// infinity, a number beyond ±9.2e15, or one that is too old (maxSampleAge). Reject: an
-	// external metric has no value, nor has an object whose series are combined (duplicates),
+	// external metric has no value, nor has an object whose series are combined (duplicatesPolicy),
 	// and errors name the series. Omit: the other series are served, and autoscalers scale by
 	// these alone. Default: Reject.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
-	InvalidValues InvalidValuesPolicy `json:"invalidValues,omitempty"`
+	InvalidValuesPolicy InvalidValuesPolicy `json:"invalidValuesPolicy,omitempty"`
 }
 
 // InvalidValuesPolicy is what happens if one of several series has no value.
@@ -273,7 +261,7 @@ type RuleResources struct {
 
 	// In rules for external metrics: true if a request selects only series of its own
 	// namespace, by the label that names namespaces. With false the metric is the same in
-	// all namespaces, and in `namespaces/*`. Default: true.
+	// all namespaces, and in `namespaces/*`. No effect in other rules. Default: true.
 	// +optional
 	Namespaced *bool `json:"namespaced,omitempty"`
 }
@@ -285,10 +273,10 @@ type RuleResource struct {
 	// +kubebuilder:validation:MaxLength=253
 	Group string `json:"group,omitempty"`
 
-	// Resource in the singular or plural, such as pod or deployments. Required.
-	// +optional
+	// Resource in the singular or plural, such as pod or deployments.
+	// +required
 	// +kubebuilder:validation:MaxLength=253
-	Resource string `json:"resource,omitempty"`
+	Resource string `json:"resource"`
 }
 
 // RuleName derives a metric's name from a series' name.
@@ -309,13 +297,13 @@ type RuleName struct {
 // ResourceRules is `resourceRules` of prometheus-adapter, for clusters that have CPU and
 // memory usage in a source.
 type ResourceRules struct {
-	// How CPU usage is queried, in cores. Required.
-	// +optional
-	CPU ResourceRule `json:"cpu,omitzero"`
+	// How CPU usage is queried, in cores.
+	// +required
+	CPU ResourceRule `json:"cpu"`
 
-	// How memory usage is queried, in bytes. Required.
-	// +optional
-	Memory ResourceRule `json:"memory,omitzero"`
+	// How memory usage is queried, in bytes.
+	// +required
+	Memory ResourceRule `json:"memory"`
 
 	// Window of the queries, which clients get with each value. It does not change the
 	// queries. A Prometheus duration such as `5m` or `1d`. Default: 1m.
@@ -323,7 +311,8 @@ type ResourceRules struct {
 	// +kubebuilder:validation:MaxLength=32
 	Window string `json:"window,omitempty"`
 
-	// Source that is queried: a name in spec.sources. Default: the first one there.
+	// Source that is queried: a name in spec.sources. Default: the first one there with
+	// prometheus.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Source string `json:"source,omitempty"`
@@ -338,10 +327,10 @@ type ResourceRules struct {
 // ResourceRule is how one resource is queried.
 type ResourceRule struct {
 	// Template of the query for containers, with the fields <<.LabelMatchers>> and
-	// <<.GroupBy>>. Required.
-	// +optional
+	// <<.GroupBy>>.
+	// +required
 	// +kubebuilder:validation:MaxLength=16384
-	ContainerQuery string `json:"containerQuery,omitempty"`
+	ContainerQuery string `json:"containerQuery"`
 
 	// Template of the query for nodes, with the fields <<.LabelMatchers>> and
 	// <<.GroupBy>>. Default: none; nodes have no metrics.
@@ -350,12 +339,11 @@ type ResourceRule struct {
 	NodeQuery string `json:"nodeQuery,omitempty"`
 
 	// Which labels of the series name namespaces, pods and, for nodeQuery, nodes.
-	// Required.
-	// +optional
-	Resources RuleResources `json:"resources,omitzero"`
+	// +required
+	Resources RuleResources `json:"resources"`
 
-	// Label whose value is the container's name. Required.
-	// +optional
+	// Label whose value is the container's name.
+	// +required
 	// +kubebuilder:validation:MaxLength=1024
-	ContainerLabel string `json:"containerLabel,omitempty"`
+	ContainerLabel string `json:"containerLabel"`
 }

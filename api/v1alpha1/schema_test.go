@@ -38,59 +38,22 @@ func TestSchemasAreBounded(t *testing.T) {
 	}
 }
 
-// TestSchemaAndValidationRefuseTheSameNames: kube-apiserver validates with the lists of names in the schema's rules,
-// serving --backend-file with those here.
-func TestSchemaAndValidationRefuseTheSameNames(t *testing.T) {
+// The plugin leaves out the values of the headers that the schema refuses values of.
+func TestCredentialHeadersAreTheSchemas(t *testing.T) {
 	source := readSchema(t, "metricsbackends").Properties["spec"].Properties["sources"].Items.Schema.Properties["prometheus"]
-	header, parameter := source.Properties["headers"].Items.Schema, source.Properties["queryParameters"].Items.Schema
-	tests := map[string]struct {
-		rules apiextensionsv1.ValidationRules
-		want  []string
-	}{
-		"headers of the client":    {header.Properties["name"].XValidations, lowerCase(ownHeaders)},
-		"headers with credentials": {header.XValidations, lowerCase(credentialHeaders)},
-		"parameters":               {parameter.Properties["name"].XValidations, reservedParameters},
+	var want, got []string
+	for _, name := range credentialHeaders {
+		want = append(want, strings.ToLower(name))
 	}
-	quoted := regexp.MustCompile(`'([^']*)'`)
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			var got []string
-			for _, rule := range tc.rules {
-				for _, match := range quoted.FindAllStringSubmatch(rule.Rule, -1) {
-					got = append(got, match[1])
-				}
-			}
-			slices.Sort(got)
-			if diff := cmp.Diff(slices.Sorted(slices.Values(tc.want)), got); diff != "" {
-				t.Errorf("names in the schema (-validation +schema):\n%s", diff)
-			}
-		})
-	}
-}
-
-// TestSchemaAndValidationLimitRoutes: the schema has the limits and groups that validation has.
-func TestSchemaAndValidationLimitRoutes(t *testing.T) {
-	spec := readSchema(t, "metricsbackends").Properties["spec"].Properties
-	for _, section := range []string{"customMetrics", "externalMetrics"} {
-		if got := spec[section].Properties["routes"].MaxItems; got == nil || *got != MaxRoutes {
-			t.Errorf("maxItems of %s.routes: %v, want %d", section, got, MaxRoutes)
+	for _, rule := range source.Properties["headers"].Items.Schema.XValidations {
+		for _, match := range regexp.MustCompile(`'([^']*)'`).FindAllStringSubmatch(rule.Rule, -1) {
+			got = append(got, match[1])
 		}
 	}
-	var groups []MetricsAPIGroup
-	for _, value := range spec["sources"].Items.Schema.Properties["metricsAPI"].Properties["group"].Enum {
-		groups = append(groups, MetricsAPIGroup(strings.Trim(string(value.Raw), `"`)))
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-credentialHeaders +schema):\n%s", diff)
 	}
-	if diff := cmp.Diff([]MetricsAPIGroup{CustomMetricsGroup, ExternalMetricsGroup}, groups); diff != "" {
-		t.Errorf("groups of metricsAPI (-validation +schema):\n%s", diff)
-	}
-}
-
-func lowerCase(names []string) []string {
-	var lower []string
-	for _, name := range names {
-		lower = append(lower, strings.ToLower(name))
-	}
-	return lower
 }
 
 // readSchema returns the schema of a kind, by its plural name.

@@ -13,9 +13,9 @@ type Section struct {
 	// Set: the spec has it. All that follows is empty otherwise.
 	Set bool
 
-	Versions, RemoveDespiteConsumers []string
-	Adoption                         AdoptionPolicy
-	AdoptDespiteLostMetrics          bool
+	Versions                []string
+	Adoption                AdoptionPolicy
+	AdoptDespiteLostMetrics bool
 }
 
 // Section returns the section of an API group, or the zero value for a group that has none.
@@ -23,13 +23,13 @@ func (s *MetricsBackendSpec) Section(group string) Section {
 	switch group {
 	case "metrics.k8s.io":
 		rm := ptr.Deref(s.ResourceMetrics, ResourceMetricsSpec{})
-		return Section{"resourceMetrics", s.ResourceMetrics != nil, texts(rm.Versions), texts(rm.RemoveDespiteConsumers), rm.Adoption, false}
+		return Section{"resourceMetrics", s.ResourceMetrics != nil, texts(rm.Versions), rm.Adoption, false}
 	case "custom.metrics.k8s.io":
 		cm := ptr.Deref(s.CustomMetrics, CustomMetricsSpec{})
-		return Section{"customMetrics", s.CustomMetrics != nil, texts(cm.Versions), texts(cm.RemoveDespiteConsumers), cm.Adoption, cm.AdoptDespiteLostMetrics}
+		return Section{"customMetrics", s.CustomMetrics != nil, texts(cm.Versions), cm.Adoption, cm.AdoptDespiteLostMetrics}
 	case "external.metrics.k8s.io":
 		em := ptr.Deref(s.ExternalMetrics, ExternalMetricsSpec{})
-		return Section{"externalMetrics", s.ExternalMetrics != nil, texts(em.Versions), texts(em.RemoveDespiteConsumers), em.Adoption, em.AdoptDespiteLostMetrics}
+		return Section{"externalMetrics", s.ExternalMetrics != nil, texts(em.Versions), em.Adoption, em.AdoptDespiteLostMetrics}
 	}
 	return Section{}
 }

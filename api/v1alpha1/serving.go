@@ -10,7 +10,16 @@ import (
 // ServingSpec says how the serving component is deployed.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.hostNetwork) || !self.hostNetwork || !has(self.port) || self.port != 10250",message="serving.port 10250 is the kubelet's own on each node: with serving.hostNetwork remove serving.port (10443 is the default then), or choose one that is free on all nodes"
+// +kubebuilder:validation:XValidation:rule="has(oldSelf.__namespace__) == has(self.__namespace__) && (!has(self.__namespace__) || self.__namespace__ == oldSelf.__namespace__)",message="serving.namespace is immutable: delete the MetricsBackend and create it again with the other namespace"
 type ServingSpec struct {
+	// Namespace of the serving component. It must exist and be one of the operator's
+	// --namespaces. Immutable. Default: the operator's own namespace.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace,omitempty"`
+
 	// Container image of the serving component. Default: the image released with the
 	// operator.
 	// +optional
@@ -157,9 +166,10 @@ type ServingSpec struct {
 	// trusts in addition to the public ones, or those that SSL_CERT_FILE or SSL_CERT_DIR in
 	// env name: for https:// sources without a CA of their own, proxies to them, and
 	// authorization servers. It is watched: a change takes effect with the next connection.
-	// Without it these sources fail, and nothing else. Default: none.
+	// If the ConfigMap or its key is missing, these sources fail, and nothing else. Default:
+	// none.
 	// +optional
-	CAConfigMap *ConfigMapKeyReference `json:"caConfigMap,omitempty"`
+	CAConfigMapKeyRef *ConfigMapKeyReference `json:"caConfigMapKeyRef,omitempty"`
 
 	// Whether the operator creates a NetworkPolicy for the serving pods. Restricted: it
 	// allows connections to their API port, and from them to the ports of DNS,

@@ -51,7 +51,7 @@ const (
 
 // PrometheusSource is a server with Prometheus' HTTP API.
 //
-// +kubebuilder:validation:XValidation:rule="duration(self.seriesMaxAge) >= duration(self.seriesInterval)",message="seriesMaxAge must not be shorter than seriesInterval, or series would be missed between two looks: raise seriesMaxAge, whose default is 5m"
+// +kubebuilder:validation:XValidation:rule="duration(self.seriesLookback) >= duration(self.seriesInterval)",message="seriesLookback must not be shorter than seriesInterval, or series would be missed between two looks: raise seriesLookback, whose default is 5m"
 // +kubebuilder:validation:XValidation:rule="!has(self.tls) || !self.url.startsWith('http:')",message="tls has an effect with an https:// URL only: correct the url, or take tls out"
 // +kubebuilder:validation:XValidation:rule="!has(self.authentication) || !has(self.headers) || self.headers.all(h, h.name.lowerAscii() != 'authorization')",message="authentication and a header named Authorization exclude each other: remove one of them"
 type PrometheusSource struct {
@@ -104,8 +104,8 @@ type PrometheusSource struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="seriesMaxAge must be at most 24h"
-	SeriesMaxAge *metav1.Duration `json:"seriesMaxAge,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="seriesLookback must be at most 24h"
+	SeriesLookback *metav1.Duration `json:"seriesLookback,omitempty"`
 
 	// Maximum size of the response to a query in bytes after decompression, with Ki or Mi;
 	// a query with a larger one fails. It does not limit searches for series. From 64Ki to
@@ -124,7 +124,7 @@ type PrometheusSource struct {
 	// sum is too low, and autoscalers may scale down. Default: Reject.
 	// +optional
 	// +kubebuilder:default=Reject
-	PartialResponse PartialResponsePolicy `json:"partialResponse,omitempty"`
+	PartialResponsePolicy PartialResponsePolicy `json:"partialResponsePolicy,omitempty"`
 
 	// How the server is verified, and the client certificate, with an https URL. Default:
 	// the public CA certificates in serving, no client certificate.
@@ -141,6 +141,7 @@ type PrometheusSource struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:XValidation:rule="self.all(h, self.exists_one(o, o.name.lowerAscii() == h.name.lowerAscii()))",message="headers must not have the same name twice, whatever its case"
 	Headers []SourceHeader `json:"headers,omitempty"`
 
 	// Parameters to add to each request, such as `latency_offset` of VictoriaMetrics or
@@ -200,27 +201,28 @@ type ConfigMapKeyReference struct {
 // ConfigMaps are in the namespace of the serving component. They are watched: changed
 // contents are used from the next connection on.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.ca) || !has(self.insecureSkipVerify) || !self.insecureSkipVerify",message="tls.ca and tls.insecureSkipVerify exclude each other: remove one of them"
-// +kubebuilder:validation:XValidation:rule="!has(self.caConfigMap) || (!has(self.ca) && (!has(self.insecureSkipVerify) || !self.insecureSkipVerify))",message="tls.caConfigMap excludes tls.ca and tls.insecureSkipVerify: keep one of them"
+// +kubebuilder:validation:XValidation:rule="[has(self.caSecretKeyRef), has(self.caConfigMapKeyRef), has(self.insecureSkipTLSVerify) && self.insecureSkipTLSVerify].filter(set, set).size() <= 1",message="tls.caSecretKeyRef, tls.caConfigMapKeyRef and tls.insecureSkipTLSVerify exclude each other: keep one of them"
 type SourceTLS struct {
 	// Key of a Secret with the CA certificates in PEM that verify the server's
-	// certificate. Only one of ca and caConfigMap can be set. Default: the public CA
-	// certificates in serving, or those that SSL_CERT_FILE or SSL_CERT_DIR in its
-	// environment name, and those of serving.caConfigMap.
+	// certificate. Only one of caSecretKeyRef and caConfigMapKeyRef can be set. Default: the
+	// public CA certificates in serving, or those that SSL_CERT_FILE or SSL_CERT_DIR in its
+	// environment name, and those of serving.caConfigMapKeyRef.
 	// +optional
-	CA *SecretKeyReference `json:"ca,omitempty"`
+	CASecretKeyRef *SecretKeyReference `json:"caSecretKeyRef,omitempty"`
 
-	// Like ca, but a key of a ConfigMap, such as a bundle that trust-manager distributes,
-	// or the cluster's own CA in ca.crt of kube-root-ca.crt. Default: as for ca.
+	// Like caSecretKeyRef, but a key of a ConfigMap, such as a bundle that trust-manager distributes,
+	// or the cluster's own CA in ca.crt of kube-root-ca.crt. Default: as for
+	// caSecretKeyRef.
 	// +optional
-	CAConfigMap *ConfigMapKeyReference `json:"caConfigMap,omitempty"`
+	CAConfigMapKeyRef *ConfigMapKeyReference `json:"caConfigMapKeyRef,omitempty"`
 
 	// Secret of type kubernetes.io/tls with a client certificate for mutual TLS. Default:
 	// none.
 	// +optional
-	ClientCertificate *SecretReference `json:"clientCertificate,omitempty"`
+	ClientCertificateSecretRef *SecretReference `json:"clientCertificateSecretRef,omitempty"`
 
-	// Name that the server's certificate must be valid for. Default: the URL's host.
+	// Name that the server's certificate must be valid for. Default: the URL's host, of a
+	// metricsAPI NAME.NAMESPACE.svc of its Service.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ServerName string `json:"serverName,omitempty"`
@@ -228,13 +230,13 @@ type SourceTLS struct {
 	// Disables verification of the server: an attacker on the network path can read
 	// credentials and forge metrics. Default: false.
 	// +optional
-	InsecureSkipVerify bool `json:"insecureSkipVerify,omitempty"`
+	InsecureSkipTLSVerify bool `json:"insecureSkipTLSVerify,omitempty"`
 }
 
 // SourceHeader is a header of each request. Its value is given here or in a Secret.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.value) || !(self.name.lowerAscii() in ['apikey', 'api-key', 'authorization', 'cookie', 'proxy-authorization', 'x-api-key', 'x-auth-token'])",message="everyone who can read MetricsBackends would see this header's credentials: put the value into a Secret and name it in valueFrom"
-// +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.valueFrom)",message="each of headers needs value or valueFrom, and not both"
+// +kubebuilder:validation:XValidation:rule="!has(self.value) || !(self.name.lowerAscii() in ['apikey', 'api-key', 'authorization', 'cookie', 'proxy-authorization', 'x-api-key', 'x-auth-token'])",message="everyone who can read MetricsBackends would see this header's credentials: put the value into a Secret and name it in valueSecretKeyRef"
+// +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.valueSecretKeyRef)",message="each of headers needs value or valueSecretKeyRef, and not both"
 type SourceHeader struct {
 	// Name of the header.
 	// +required
@@ -246,16 +248,16 @@ type SourceHeader struct {
 
 	// Value of the header, visible to everyone who can read MetricsBackends. Headers with
 	// credentials (Authorization, Proxy-Authorization, Cookie, X-Api-Key, Api-Key, Apikey,
-	// X-Auth-Token) need valueFrom. Either value or valueFrom is required. Default: none.
+	// X-Auth-Token) need valueSecretKeyRef. Either value or valueSecretKeyRef is required. Default: none.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	// +kubebuilder:validation:Pattern=`^[^\x00-\x08\x0a-\x1f\x7f]*$`
 	Value string `json:"value,omitempty"`
 
 	// Key of a Secret with the value. The Secret is watched. A trailing newline is removed.
-	// Either value or valueFrom is required. Default: none.
+	// Either value or valueSecretKeyRef is required. Default: none.
 	// +optional
-	ValueFrom *SecretKeyReference `json:"valueFrom,omitempty"`
+	ValueSecretKeyRef *SecretKeyReference `json:"valueSecretKeyRef,omitempty"`
 }
 
 // SourceQueryParameter is a parameter of each request, for values and for series.
@@ -296,5 +298,5 @@ type SourceTenancy struct {
 	// +kubebuilder:validation:MaxItems=1000
 	// +kubebuilder:validation:items:MaxLength=63
 	// +kubebuilder:validation:items:Pattern=`^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$`
-	UnconfinedNamespaces []string `json:"unconfinedNamespaces,omitempty"`
+	TrustedNamespaces []string `json:"trustedNamespaces,omitempty"`
 }

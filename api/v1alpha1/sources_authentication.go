@@ -10,16 +10,16 @@ const SourceAccountSuffix = "-source"
 // SourceAuthentication has the credentials for a source. One of its fields is required.
 // The Secrets are in the namespace of the serving component, and are watched.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.bearerToken), has(self.basic), has(self.serviceAccountToken), has(self.oauth2)].exists_one(is, is)",message="authentication needs exactly one of bearerToken, basic, serviceAccountToken and oauth2"
+// +kubebuilder:validation:XValidation:rule="[has(self.bearerTokenSecretKeyRef), has(self.basicAuthSecretRef), has(self.serviceAccountToken), has(self.oauth2)].exists_one(is, is)",message="authentication needs exactly one of bearerTokenSecretKeyRef, basicAuthSecretRef, serviceAccountToken and oauth2"
 type SourceAuthentication struct {
 	// Key of a Secret with a bearer token. Default: none.
 	// +optional
-	BearerToken *SecretKeyReference `json:"bearerToken,omitempty"`
+	BearerTokenSecretKeyRef *SecretKeyReference `json:"bearerTokenSecretKeyRef,omitempty"`
 
 	// Secret of type kubernetes.io/basic-auth with the keys username and password.
 	// Default: none.
 	// +optional
-	Basic *SecretReference `json:"basic,omitempty"`
+	BasicAuthSecretRef *SecretReference `json:"basicAuthSecretRef,omitempty"`
 
 	// Tokens of the ServiceAccount metrics-serving-NAME-source in the namespace of the
 	// serving component, where NAME is that of the MetricsBackend. The operator creates
@@ -46,9 +46,9 @@ type SourceServiceAccountToken struct {
 
 // SourceOAuth2 is a client of an authorization server.
 type SourceOAuth2 struct {
-	// URL of the token endpoint, https://, without user, query and fragment. It is verified
-	// with the public CA certificates in serving and those of tls.ca, tls.caConfigMap and
-	// serving.caConfigMap, also with tls.insecureSkipVerify.
+	// URL of the token endpoint, https://, without user, query and fragment. It is always
+	// verified, also with tls.insecureSkipTLSVerify: with the public CA certificates in
+	// serving, those of serving.caConfigMapKeyRef, and the CA in tls, if any.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
@@ -57,7 +57,7 @@ type SourceOAuth2 struct {
 
 	// Secret with the keys client-id and client-secret. White space around them is removed.
 	// +required
-	Client SecretReference `json:"client"`
+	CredentialsSecretRef SecretReference `json:"credentialsSecretRef"`
 
 	// Scopes to request, at most 32. Default: none, which most servers take for those of
 	// the client's registration.

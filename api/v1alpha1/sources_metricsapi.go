@@ -38,7 +38,7 @@ type MetricsAPISource struct {
 
 	// How its certificate is verified, for the name NAME.NAMESPACE.svc of the Service. An
 	// implementation that makes a certificate at each start, and has insecureSkipTLSVerify in
-	// its APIService, needs insecureSkipVerify. Default: the public CA certificates in
+	// its APIService, needs insecureSkipTLSVerify. Default: the public CA certificates in
 	// serving.
 	// +optional
 	TLS SourceTLS `json:"tls,omitzero"`

@@ -25,20 +25,20 @@ func SourceSecrets(sources []SourceSpec) []string {
 	}
 	for i := range sources {
 		if tls := sources[i].tls(); tls != nil {
-			addKey(tls.CA)
-			add(tls.ClientCertificate)
+			addKey(tls.CASecretKeyRef)
+			add(tls.ClientCertificateSecretRef)
 		}
 		p := sources[i].Prometheus
 		if p == nil {
 			continue
 		}
-		addKey(p.Authentication.BearerToken)
-		add(p.Authentication.Basic)
+		addKey(p.Authentication.BearerTokenSecretKeyRef)
+		add(p.Authentication.BasicAuthSecretRef)
 		if p.Authentication.OAuth2 != nil {
-			add(&p.Authentication.OAuth2.Client)
+			add(&p.Authentication.OAuth2.CredentialsSecretRef)
 		}
 		for j := range p.Headers {
-			addKey(p.Headers[j].ValueFrom)
+			addKey(p.Headers[j].ValueSecretKeyRef)
 		}
 	}
 	slices.Sort(names)
@@ -46,15 +46,15 @@ func SourceSecrets(sources []SourceSpec) []string {
 }
 
 // SourceConfigMaps returns the names of the ConfigMaps that sources use, with that of
-// serving.caConfigMap unless extra is nil, sorted, without duplicates.
+// serving.caConfigMapKeyRef unless extra is nil, sorted, without duplicates.
 func SourceConfigMaps(sources []SourceSpec, extra *ConfigMapKeyReference) []string {
 	var names []string
 	if extra != nil && len(sources) > 0 {
 		names = append(names, extra.Name)
 	}
 	for i := range sources {
-		if tls := sources[i].tls(); tls != nil && tls.CAConfigMap != nil && tls.CAConfigMap.Name != "" {
-			names = append(names, tls.CAConfigMap.Name)
+		if tls := sources[i].tls(); tls != nil && tls.CAConfigMapKeyRef != nil && tls.CAConfigMapKeyRef.Name != "" {
+			names = append(names, tls.CAConfigMapKeyRef.Name)
 		}
 	}
 	slices.Sort(names)

@@ -37,9 +37,11 @@ const MaxRuleStatuses = 50
 // SourceStatus is the state of one of spec.sources in the serving pods.
 type SourceStatus struct {
 	// Name of the source in spec.sources.
+	// +required
 	Name string `json:"name"`
 	// Whether the source answers the queries of every serving pod that uses it. A healthy
 	// source is reported as failing after 45 seconds of failures.
+	// +required
 	Healthy bool `json:"healthy"`
 	// Kind of the last failure, as in docs/conditions.md; NotYetReported before the first
 	// response.
@@ -66,12 +68,15 @@ const (
 // RuleStatus is a problem of a rule. A rule may have several.
 type RuleStatus struct {
 	// Path of the rule in the MetricsBackend, such as spec.customMetrics.rules[3].
+	// +required
 	Path string `json:"path"`
 	// Invalid: the rule cannot be compiled, and defines no metric until it is changed.
 	// Failing: it defines no metric for now. Warning: it works, but perhaps not as
 	// intended.
+	// +required
 	State RuleState `json:"state"`
 	// Kind of the problem, as one word in CamelCase.
+	// +required
 	Reason string `json:"reason"`
 	// The problem and what to do, and the number of serving pods that report it unless all
 	// do.

@@ -18,9 +18,6 @@ import (
 func ValidateExternalMetricsPolicy(spec *ExternalMetricsPolicySpec) field.ErrorList {
 	path := field.NewPath("spec")
 	var errs field.ErrorList
-	for i, subject := range spec.Subjects {
-		errs = append(errs, oneOf(path.Child("subjects").Index(i).Child("kind"), []PolicySubjectKind{subject.Kind}, PolicySubjectUser, PolicySubjectGroup)...)
-	}
 	for i := range spec.Rules {
 		if _, _, err := spec.Rules[i].Compile(); err != nil {
 			errs = append(errs, field.Invalid(path.Child("rules").Index(i), field.OmitValueType{}, err.Error()))

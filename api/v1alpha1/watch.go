@@ -22,7 +22,7 @@ const (
 // pod. Running pods apply changes without a restart.
 type WatchSpec struct {
 	// Whether the metrics APIs can be watched. Disabled removes the verb `watch` from
-	// discovery, ends open watches within about 30s and rejects new ones with 405, so that
+	// discovery, ends open watches within about 20s and rejects new ones with 405, so that
 	// clients poll; get and list still work. Default: Enabled.
 	// +optional
 	// +kubebuilder:default=Enabled
@@ -37,20 +37,20 @@ type WatchSpec struct {
 	// Default: 10000.
 	// +optional
 	// +kubebuilder:default=10000
-	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 100000",message="watch.maxConnections must be between 1 and 100000; to serve no watch at all, set watch.mode: Disabled"
-	MaxConnections *int32 `json:"maxConnections,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 100000",message="watch.maxWatches must be between 1 and 100000; to serve no watch at all, set watch.mode: Disabled"
+	MaxWatches *int32 `json:"maxWatches,omitempty"`
 
 	// Maximum number of open watches per user and serving pod. Further watches of the user
 	// are rejected with 429 and Retry-After. Users are distinguished by name: all pods of a
-	// ServiceAccount are one user. A value above maxConnections has no effect. From 1 to
+	// ServiceAccount are one user. A value above maxWatches has no effect. From 1 to
 	// 100000. Default: 1000.
 	// +optional
 	// +kubebuilder:default=1000
-	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 100000",message="watch.maxConnectionsPerUser must be between 1 and 100000; to serve no watch at all, set watch.mode: Disabled"
-	MaxConnectionsPerUser *int32 `json:"maxConnectionsPerUser,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 100000",message="watch.maxWatchesPerUser must be between 1 and 100000; to serve no watch at all, set watch.mode: Disabled"
+	MaxWatchesPerUser *int32 `json:"maxWatchesPerUser,omitempty"`
 
 	// Maximum rate at which a user opens watches, in watches per second and serving pod,
-	// with a burst of maxConnectionsPerUser, so that after a restart a user can reopen all
+	// with a burst of maxWatchesPerUser or, if that is more, of one second, so that after a restart a user can reopen all
 	// watches at once. Further watches of the user are rejected with 429 and Retry-After.
 	// From 1 to 10000. Default: 100.
 	// +optional
@@ -81,6 +81,6 @@ type WatchSpec struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('24h')",message="watch.maxAge must be between 1m and 24h"
-	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('24h')",message="watch.maxDuration must be between 1m and 24h"
+	MaxDuration *metav1.Duration `json:"maxDuration,omitempty"`
 }

@@ -47,9 +47,9 @@ metadata: {name: cluster}
 spec:
   sources:
   - name: custom
-    metricsAPI: {service: {namespace: %[1]s, name: %[2]s, port: %[3]s}, group: custom.metrics.k8s.io, tls: {insecureSkipVerify: true}}
+    metricsAPI: {service: {namespace: %[1]s, name: %[2]s, port: %[3]s}, group: custom.metrics.k8s.io, tls: {insecureSkipTLSVerify: true}}
   - name: external
-    metricsAPI: {service: {namespace: %[1]s, name: %[2]s, port: %[3]s}, group: external.metrics.k8s.io, tls: {insecureSkipVerify: true}}
+    metricsAPI: {service: {namespace: %[1]s, name: %[2]s, port: %[3]s}, group: external.metrics.k8s.io, tls: {insecureSkipTLSVerify: true}}
   customMetrics:
     routes: [{source: custom}]
   externalMetrics:

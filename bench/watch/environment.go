@@ -24,7 +24,7 @@ metadata: {name: cluster}
 spec:
   resourceMetrics:
     scrape: {interval: %s}
-  watch: {maxConnections: %d, maxConnectionsPerUser: %d}
+  watch: {maxWatches: %d, maxWatchesPerUser: %d}
 `
 
 // appsPerNamespace is the number of the fleet's applications in each namespace; a label

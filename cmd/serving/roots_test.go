@@ -64,7 +64,7 @@ func TestRoots(t *testing.T) {
 		t.Fatal(err)
 	}
 	untrusted := "CertificateUntrusted: the server's certificate is not signed by an authority that is trusted here: " +
-		"give its authority in tls.ca or tls.caConfigMap: x509: certificate signed by unknown authority"
+		"give its authority in tls.caSecretKeyRef or tls.caConfigMapKeyRef: x509: certificate signed by unknown authority"
 	for name, tc := range map[string]struct {
 		file string
 		want trust

@@ -170,7 +170,7 @@ func (c *Client) cached(ctx context.Context, address, name string) (*apiregistra
 
 const (
 	// samplePage and samplePages bound how many nodes are read. Serving leaves out
-	// points older than maxAge, so the first page is usually enough.
+	// points older than maxSampleAge, so the first page is usually enough.
 	samplePage  = "50"
 	samplePages = 20
 )

@@ -57,27 +57,27 @@ func withSources(s Serving) Serving {
 	secret := func(name, key string) *v1alpha1.SecretKeyReference {
 		return &v1alpha1.SecretKeyReference{SecretReference: v1alpha1.SecretReference{Name: name}, Key: key}
 	}
-	s.CustomMetrics, s.Spec.CAConfigMap = true, &v1alpha1.ConfigMapKeyReference{Name: "company-bundle", Key: "ca.crt"}
+	s.CustomMetrics, s.Spec.CAConfigMapKeyRef = true, &v1alpha1.ConfigMapKeyReference{Name: "company-bundle", Key: "ca.crt"}
 	s.Sources = []v1alpha1.SourceSpec{
 		{Name: "main", Prometheus: &v1alpha1.PrometheusSource{URL: "http://prometheus.monitoring.svc:9090"}},
 		{Name: "mimir", Prometheus: &v1alpha1.PrometheusSource{
 			URL:            "https://mimir.example.com/prometheus",
-			TLS:            v1alpha1.SourceTLS{CA: secret("mimir-ca", "ca.crt"), ClientCertificate: &v1alpha1.SecretReference{Name: "mimir-client"}},
-			Authentication: v1alpha1.SourceAuthentication{BearerToken: secret("mimir", "token")},
-			Headers:        []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", ValueFrom: secret("mimir", "tenant")}, {Name: "X-Team", Value: "a"}},
+			TLS:            v1alpha1.SourceTLS{CASecretKeyRef: secret("mimir-ca", "ca.crt"), ClientCertificateSecretRef: &v1alpha1.SecretReference{Name: "mimir-client"}},
+			Authentication: v1alpha1.SourceAuthentication{BearerTokenSecretKeyRef: secret("mimir", "token")},
+			Headers:        []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", ValueSecretKeyRef: secret("mimir", "tenant")}, {Name: "X-Team", Value: "a"}},
 		}},
 		{Name: "thanos", Prometheus: &v1alpha1.PrometheusSource{
 			URL:            "https://thanos.monitoring.svc:9090",
-			TLS:            v1alpha1.SourceTLS{CAConfigMap: &v1alpha1.ConfigMapKeyReference{Name: "trust-bundle", Key: "ca-bundle.pem"}},
+			TLS:            v1alpha1.SourceTLS{CAConfigMapKeyRef: &v1alpha1.ConfigMapKeyReference{Name: "trust-bundle", Key: "ca-bundle.pem"}},
 			Authentication: v1alpha1.SourceAuthentication{ServiceAccountToken: &v1alpha1.SourceServiceAccountToken{}},
 		}},
 		{Name: "amp", Prometheus: &v1alpha1.PrometheusSource{
 			URL:            "https://amp.example.com",
-			Authentication: v1alpha1.SourceAuthentication{OAuth2: &v1alpha1.SourceOAuth2{TokenURL: "https://login.example.com:8443/token", Client: v1alpha1.SecretReference{Name: "client"}}},
+			Authentication: v1alpha1.SourceAuthentication{OAuth2: &v1alpha1.SourceOAuth2{TokenURL: "https://login.example.com:8443/token", CredentialsSecretRef: v1alpha1.SecretReference{Name: "client"}}},
 		}},
 		{Name: "keda", MetricsAPI: &v1alpha1.MetricsAPISource{
 			Service: v1alpha1.ExistingService{Namespace: "keda", Name: "keda-operator-metrics-apiserver"},
-			Group:   v1alpha1.ExternalMetricsGroup, TLS: v1alpha1.SourceTLS{CA: secret("kedaorg-certs", "ca.crt")},
+			Group:   v1alpha1.ExternalMetricsGroup, TLS: v1alpha1.SourceTLS{CASecretKeyRef: secret("kedaorg-certs", "ca.crt")},
 		}},
 		{Name: "adapter", MetricsAPI: &v1alpha1.MetricsAPISource{
 			Service: v1alpha1.ExistingService{Namespace: "monitoring", Name: "adapter", Port: ptr.To[int32](4443)}, Group: v1alpha1.CustomMetricsGroup,

@@ -190,7 +190,7 @@ func Role(s Serving) *rbacv1ac.RoleApplyConfiguration {
 		}
 	}
 	watch("secrets", v1alpha1.SourceSecrets(s.Sources))
-	watch("configmaps", v1alpha1.SourceConfigMaps(s.Sources, s.Spec.CAConfigMap))
+	watch("configmaps", v1alpha1.SourceConfigMaps(s.Sources, s.Spec.CAConfigMapKeyRef))
 	return rbacv1ac.Role(s.Name(), s.Namespace).WithLabels(s.Labels()).WithRules(rules...)
 }
 

@@ -37,7 +37,7 @@ type Authorities struct {
 	Current servingcert.KeyPair
 	// Next replaces Current once every client trusts it.
 	Next servingcert.KeyPair
-	// Rotated is the last value of spec.serving.certificates.rotate that was applied.
+	// Rotated is the last value of AnnotationRotate that was applied.
 	Rotated string
 }
 

@@ -37,7 +37,7 @@ func TestAdoptionPolicies(t *testing.T) {
 		message string
 	}{
 		"Refuse, unavailable":        {policy: v1alpha1.AdoptionRefuse, said: said("False"), message: "stays theirs"},
-		"default":                    {said: said("True"), message: "after kubectl metrics verify --before-adoption, set spec.resourceMetrics.adoption"},
+		"default":                    {said: said("True"), message: "after kubectl metrics-backend preflight, set spec.resourceMetrics.adoption"},
 		"IfUnavailable, available":   {policy: v1alpha1.AdoptionIfUnavailable, said: said("True"), message: "set that to Always to take it over now"},
 		"IfUnavailable, not checked": {policy: v1alpha1.AdoptionIfUnavailable, message: "once kube-apiserver has reported it unavailable for 1m0s"},
 		"IfUnavailable, unavailable": {policy: v1alpha1.AdoptionIfUnavailable, said: said("False"), adopted: true},

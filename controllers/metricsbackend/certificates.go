@@ -34,7 +34,7 @@ func (r *Reconciler) certificates(ctx context.Context, s *reconcileState) error 
 	}
 	var err error
 	s.certificate, err = r.certificateReconciler.Prepare(ctx, certificates.Input{
-		Serving: s.serving, Deploys: s.deploys(), Blocked: s.outcome.blocked, NamespaceGone: s.namespace.gone, Now: s.now,
+		Serving: s.serving, Deploys: s.deploys(), RotationRequest: s.backend.Annotations[v1alpha1.AnnotationRotate], Blocked: s.outcome.blocked, NamespaceGone: s.namespace.gone, Now: s.now,
 		APIServices: services, Contested: s.isContested, Streaks: s.history.certificates,
 	})
 	s.reportCertificate()

@@ -95,7 +95,7 @@ func TestBrokenOlderBackendBlocks(t *testing.T) {
 			},
 		},
 		"its namespace does not exist, and it is deleted": {
-			older: func(spec *v1alpha1.MetricsBackendSpec) { spec.Namespace = "other-ns" },
+			older: func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Namespace = "other-ns" },
 			goOn:  func(fc *fakeCluster) { fc.delete(olderBackend()) },
 			done:  func(fc *fakeCluster) bool { return fc.holds(backendName) && fc.isReady() },
 		},

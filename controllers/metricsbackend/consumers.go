@@ -13,6 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
@@ -69,8 +70,7 @@ func (s *reconcileState) consumersAsked() bool {
 
 // removalForced reports whether the spec removes the version despite its clients.
 func (s *reconcileState) removalForced(gv schema.GroupVersion) bool {
-	return slices.Contains(s.spec.Section(gv.Group).RemoveDespiteConsumers, gv.Version) ||
-		slices.Contains(s.spec.RemoveDespiteConsumers, apiServiceName(gv))
+	return slices.Contains(s.spec.RemoveDespiteConsumers, apiServiceName(gv))
 }
 
 // setKeptCondition sets StaleAPIServicesRemoved for versions that are kept. It returns
@@ -128,7 +128,7 @@ func (s *reconcileState) consumerReports() []*v1alpha1.ConsumerReport {
 }
 
 func (s *reconcileState) setConsumersCompatible() {
-	kept, undecided := s.keptMessages()
+	kept, names, undecided := s.keptMessages()
 	forced := s.forcedRemovals()
 	notReporting := s.podNotReporting()
 	status, reason, message := metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "no client uses a version that the spec does not name"
@@ -137,7 +137,8 @@ func (s *reconcileState) setConsumersCompatible() {
 		status, reason = metav1.ConditionUnknown, v1alpha1.ReasonProbeFailed
 		message = fmt.Sprintf("%s. %s stays until every ready pod has said who uses it. To remove it all the same: %s", notReporting, undecided, s.removalCommand(undecided))
 	case len(kept) > 0:
-		status, reason, message = metav1.ConditionFalse, v1alpha1.ReasonConsumersActive, strings.Join(kept, " ")
+		status, reason = metav1.ConditionFalse, v1alpha1.ReasonConsumersActive
+		message = fmt.Sprintf("%s Put back what they need, or remove all the same what is named here: %s", strings.Join(kept, " "), s.removalCommand(names...))
 	case len(forced) > 0:
 		reason, message = v1alpha1.ReasonRemovalForced, strings.Join(forced, "; ")
 	case unknown != "" && s.probed.transient && s.wasTrue(v1alpha1.ConditionConsumersCompatible) &&
@@ -149,22 +150,23 @@ func (s *reconcileState) setConsumersCompatible() {
 	s.setCondition(v1alpha1.ConditionConsumersCompatible, status, reason, message)
 }
 
-// keptMessages returns a message for each version kept for known clients, and the first
-// version that is kept although no client is known.
-func (s *reconcileState) keptMessages() (kept []string, undecided string) {
+// keptMessages returns a message for each version kept for known clients, the names of these
+// versions, and the first version that is kept although no client is known.
+func (s *reconcileState) keptMessages() (kept, names []string, undecided string) {
 	for _, name := range s.keptNames() {
 		gv, _ := manifests.VersionOf(name)
 		users := reports.ActiveConsumers(s.backend.Status.Consumers, gv, s.now)
 		switch {
 		case len(users) > 0:
 			kept = append(kept, fmt.Sprintf("%s is no longer in %s, but was used today or yesterday by %s. "+
-				"It stays until a whole day has passed without them. Put it back into the versions, or remove it all the same: %s.",
-				name, versionsField(gv), reports.DescribeConsumers(users), s.removalCommand(name)))
+				"It stays until a whole day has passed without them.",
+				name, versionsField(gv), reports.DescribeConsumers(users)))
+			names = append(names, name)
 		case undecided == "":
 			undecided = name
 		}
 	}
-	return kept, undecided
+	return kept, names, undecided
 }
 
 // forcedRemovals returns a message for each version that is removed despite active
@@ -212,13 +214,8 @@ func (s *reconcileState) consumersUnknown() (reason, message string) {
 	return v1alpha1.ReasonDependencyNotReady, "no ready serving pod tells who uses which version: see ServingReady"
 }
 
-// removalCommand returns the command that removes a version despite its clients. It does
-// not add a section that the spec does not have.
-func (s *reconcileState) removalCommand(name string) string {
-	gv, _ := manifests.VersionOf(name)
-	patch := fmt.Sprintf(`{"spec":{"removeDespiteConsumers":["%s"]}}`, name)
-	if section := s.spec.Section(gv.Group); section.Set {
-		patch = fmt.Sprintf(`{"spec":{"%s":{"removeDespiteConsumers":["%s"]}}}`, section.Field, gv.Version)
-	}
-	return fmt.Sprintf("kubectl patch metricsbackend %s --type=merge -p '%s'", s.backend.Name, patch)
+// removalCommand returns the command that removes versions despite their clients. It replaces the list.
+func (s *reconcileState) removalCommand(names ...string) string {
+	all := sets.List(sets.New(s.spec.RemoveDespiteConsumers...).Insert(names...))
+	return fmt.Sprintf(`kubectl patch metricsbackend %s --type=merge -p '{"spec":{"removeDespiteConsumers":["%s"]}}'`, s.backend.Name, strings.Join(all, `","`))
 }

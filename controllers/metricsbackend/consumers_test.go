@@ -29,7 +29,7 @@ func onlyV1(spec *v1alpha1.MetricsBackendSpec) {
 }
 
 func despiteConsumers(spec *v1alpha1.MetricsBackendSpec) {
-	spec.ResourceMetrics.RemoveDespiteConsumers = []v1alpha1.ResourceMetricsVersion{"v1beta1"}
+	spec.RemoveDespiteConsumers = []string{"v1beta1.metrics.k8s.io"}
 }
 
 func (fc *fakeCluster) today() string { return fc.clock.Now().UTC().Format(time.DateOnly) }
@@ -92,7 +92,7 @@ func TestRemovalWaitsForConsumers(t *testing.T) {
 	}
 	fc.wantCondition(v1alpha1.ConditionConsumersCompatible, "", "",
 		"v1beta1.metrics.k8s.io is no longer in spec.resourceMetrics.versions", "the HPA controller, kube-controller-manager",
-		`kubectl patch metricsbackend cluster --type=merge -p '{"spec":{"resourceMetrics":{"removeDespiteConsumers":["v1beta1"]}}}'`)
+		`kubectl patch metricsbackend cluster --type=merge -p '{"spec":{"removeDespiteConsumers":["v1beta1.metrics.k8s.io"]}}'`)
 	if state := fc.state(v1beta1Name); state != v1alpha1.APIServiceKept {
 		t.Errorf("state of the version that is kept: %q", state)
 	}
@@ -237,7 +237,7 @@ func TestRemovalsThatNeverWait(t *testing.T) {
 			func(fc *fakeCluster) {
 				fc.change(func(s *v1alpha1.MetricsBackendSpec) {
 					onlyV1beta1(s)
-					s.ResourceMetrics.RemoveDespiteConsumers = []v1alpha1.ResourceMetricsVersion{"v1"}
+					s.RemoveDespiteConsumers = []string{"v1.metrics.k8s.io"}
 				})
 			},
 			(*fakeCluster).isReady,

@@ -64,7 +64,7 @@ type Options struct {
 	Clock      clock.PassiveClock
 
 	// Namespace is the operator's own, which names it among several in a cluster, and the
-	// default of spec.namespace.
+	// default of spec.serving.namespace.
 	Namespace string
 	// Namespaces are those that serving may run in.
 	Namespaces []string

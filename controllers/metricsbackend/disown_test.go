@@ -30,7 +30,7 @@ func TestDisown(t *testing.T) {
 			happen: func(fc *fakeCluster) {
 				fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
 					spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{"v1"}
-					spec.ResourceMetrics.RemoveDespiteConsumers = []v1alpha1.ResourceMetricsVersion{"v1beta1"}
+					spec.RemoveDespiteConsumers = []string{"v1beta1.metrics.k8s.io"}
 				})
 			},
 			done: (*fakeCluster).isReady,

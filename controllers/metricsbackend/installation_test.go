@@ -350,12 +350,12 @@ func (fc *fakeCluster) wantInstallation(namespace string) {
 	}
 }
 
-// An operator that may not deploy into spec.namespace gives way to one that may, and one
+// An operator that may not deploy into spec.serving.namespace gives way to one that may, and one
 // that may not keeps silent about a backend that is not for it.
 func TestOperatorThatManagesTheNamespace(t *testing.T) {
 	t.Parallel()
 	backend := newBackend()
-	backend.Spec.Namespace = "third-ns"
+	backend.Spec.Serving.Namespace = "third-ns"
 	fc := newFakeCluster(t, backend, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "third-ns"}})
 	first := fc.reconciler()
 	fc.reconcileRounds(first, 3)
@@ -375,12 +375,12 @@ func TestOperatorThatManagesTheNamespace(t *testing.T) {
 	}
 }
 
-// Of two operators that may deploy into spec.namespace, one takes the backend from an operator that may not. The other one does
+// Of two operators that may deploy into spec.serving.namespace, one takes the backend from an operator that may not. The other one does
 // not take it from that one.
 func TestOneOfThreeOperators(t *testing.T) {
 	t.Parallel()
 	backend := newBackend()
-	backend.Spec.Namespace = "third-ns"
+	backend.Spec.Serving.Namespace = "third-ns"
 	fc := newFakeCluster(t, backend, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "third-ns"}})
 	fc.reconcileRounds(fc.reconciler(), 3)
 	o := fc.secondOperator().Options

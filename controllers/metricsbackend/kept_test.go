@@ -58,7 +58,7 @@ func TestKeptGroupIsServed(t *testing.T) {
 	t.Parallel()
 	source := func(name, url, secret string) v1alpha1.SourceSpec {
 		token := &v1alpha1.SecretKeyReference{SecretReference: v1alpha1.SecretReference{Name: secret}, Key: "token"}
-		return v1alpha1.SourceSpec{Name: name, Prometheus: &v1alpha1.PrometheusSource{URL: url, Authentication: v1alpha1.SourceAuthentication{BearerToken: token}}}
+		return v1alpha1.SourceSpec{Name: name, Prometheus: &v1alpha1.PrometheusSource{URL: url, Authentication: v1alpha1.SourceAuthentication{BearerTokenSecretKeyRef: token}}}
 	}
 	fc := newFakeCluster(t, newBackend(withAllGroups, func(spec *v1alpha1.MetricsBackendSpec) {
 		spec.Serving.NetworkPolicy = v1alpha1.NetworkPolicyRestricted

@@ -82,7 +82,7 @@ func TestProvidedCertificateFromTheStart(t *testing.T) {
 	t.Parallel()
 	fc := newFakeCluster(t, newBackend(func(spec *v1alpha1.MetricsBackendSpec) {
 		spec.Serving.Certificates = v1alpha1.CertificatesSpec{
-			Mode: v1alpha1.CertificatesSecret, Secret: &v1alpha1.CertificateSecret{Name: "mine"},
+			Mode: v1alpha1.CertificatesSecret, SecretRef: &v1alpha1.SecretReference{Name: "mine"},
 		}
 	}))
 	r := fc.reconciler()

@@ -126,7 +126,7 @@ func TestVersionOf(t *testing.T) {
 // without our label, and no others.
 func TestRetireAll(t *testing.T) {
 	t.Parallel()
-	elsewhere := newBackend(func(spec *v1alpha1.MetricsBackendSpec) { spec.Namespace = "other-ns" })
+	elsewhere := newBackend(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Namespace = "other-ns" })
 	elsewhere.Name, elsewhere.UID = "elsewhere", "uid-elsewhere"
 	other := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{
 		Name: "v1beta1.custom.metrics.k8s.io", Labels: map[string]string{v1alpha1.LabelBackend: "elsewhere"},

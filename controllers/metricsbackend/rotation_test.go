@@ -25,7 +25,9 @@ import (
 
 func rotate(token string) func(*fakeCluster) {
 	return func(fc *fakeCluster) {
-		fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Certificates.Rotate = token })
+		backend := fc.backend()
+		metav1.SetMetaDataAnnotation(&backend.ObjectMeta, v1alpha1.AnnotationRotate, token)
+		fc.update(backend)
 	}
 }
 
@@ -33,7 +35,7 @@ func useSecret(name string) func(*fakeCluster) {
 	return func(fc *fakeCluster) {
 		fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
 			spec.Serving.Certificates = v1alpha1.CertificatesSpec{
-				Mode: v1alpha1.CertificatesSecret, Secret: &v1alpha1.CertificateSecret{Name: name},
+				Mode: v1alpha1.CertificatesSecret, SecretRef: &v1alpha1.SecretReference{Name: name},
 			}
 		})
 	}
@@ -185,7 +187,9 @@ func TestRotationWaits(t *testing.T) {
 // created with a value does not rotate.
 func TestRotateAppliesOnce(t *testing.T) {
 	t.Parallel()
-	fc := newFakeCluster(t, newBackend(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Certificates.Rotate = "first" }))
+	backend := newBackend()
+	metav1.SetMetaDataAnnotation(&backend.ObjectMeta, v1alpha1.AnnotationRotate, "first")
+	fc := newFakeCluster(t, backend)
 	r := fc.reconciler()
 	mustReconcile(t, r)
 	mustReconcile(t, r)

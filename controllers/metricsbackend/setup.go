@@ -96,7 +96,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named(Name).
 		WithOptions(controllerOptions()).
 		// Our own status writes change nothing.
-		For(&v1alpha1.MetricsBackend{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, installationChanged()))).
+		For(&v1alpha1.MetricsBackend{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, rotationRequested(), installationChanged()))).
 		// A conflict ends when the other backend changes or is deleted.
 		Watches(&v1alpha1.MetricsBackend{}, r.backendsHandler(anyBackend),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -153,7 +153,7 @@ func anyBackend(client.Object, *v1alpha1.MetricsBackend) bool { return true }
 // uses reports whether a backend uses the namespace.
 func (r *Reconciler) uses(namespace client.Object, backend *v1alpha1.MetricsBackend) bool {
 	existing := ptr.Deref(backend.Spec.Existing, v1alpha1.ExistingSpec{}).Service.Namespace
-	used := []string{backend.Status.Installation.Namespace, cmp.Or(backend.Spec.Namespace, r.Namespace), existing}
+	used := []string{backend.Status.Installation.Namespace, cmp.Or(backend.Spec.Serving.Namespace, r.Namespace), existing}
 	return slices.Contains(used, namespace.GetName())
 }
 
@@ -171,6 +171,13 @@ func installationChanged() predicate.Funcs {
 		before, ok := e.ObjectOld.(*v1alpha1.MetricsBackend)
 		after, isBackend := e.ObjectNew.(*v1alpha1.MetricsBackend)
 		return ok && isBackend && before.Status.Installation != after.Status.Installation
+	}}
+}
+
+// rotationRequested is an annotation, so it does not change the generation.
+func rotationRequested() predicate.Funcs {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationRotate] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationRotate]
 	}}
 }
 

@@ -122,7 +122,7 @@ func (r *Reconciler) newState(cached *v1alpha1.MetricsBackend) *reconcileState {
 	backend := cached.DeepCopy()
 	spec := *backend.Spec.DeepCopy()
 	v1alpha1.SetDefaults(&spec)
-	spec.Namespace = cmp.Or(spec.Namespace, r.Namespace)
+	spec.Serving.Namespace = cmp.Or(spec.Serving.Namespace, r.Namespace)
 	s := &reconcileState{
 		backend:      backend,
 		storedStatus: *backend.Status.DeepCopy(),
@@ -136,7 +136,7 @@ func (r *Reconciler) newState(cached *v1alpha1.MetricsBackend) *reconcileState {
 		probed: probeState{recovering: map[schema.GroupVersion]string{}},
 		serving: manifests.Serving{
 			Backend:      backend.Name,
-			Namespace:    spec.Namespace,
+			Namespace:    spec.Serving.Namespace,
 			Installation: r.Namespace,
 			Image:        cmp.Or(spec.Serving.Image, r.ServingImage),
 			KubeletPort:  v1alpha1.DefaultKubeletPort,

@@ -27,7 +27,7 @@ func (r *Reconciler) validate(ctx context.Context, s *reconcileState) error {
 	// Serving only logs what it rejects, and keeps its settings.
 	if errs := v1alpha1.Validate(&s.spec); len(errs) > 0 {
 		return newStalledError(v1alpha1.ReasonInvalid,
-			"serving cannot use the spec and keeps the settings before it: correct it with kubectl edit metricsbackend %s: %s",
+			"the spec cannot be used, and the settings before it stay: correct it with kubectl edit metricsbackend %s: %s",
 			s.backend.Name, errs.ToAggregate())
 	}
 	if !s.deploys() {
@@ -42,9 +42,6 @@ func validateExisting(s *reconcileState) error {
 		return newStalledError(v1alpha1.ReasonInvalid,
 			"spec.existing names Service %s, which the operator itself makes for this MetricsBackend: take spec.existing out, or name another Service", target)
 	}
-	if errs := v1alpha1.ValidateExisting(s.spec.Existing); len(errs) > 0 {
-		return newStalledError(v1alpha1.ReasonInvalid, "correct the spec with kubectl edit metricsbackend %s: %s", s.backend.Name, errs.ToAggregate())
-	}
 	return nil
 }
 
@@ -54,7 +51,7 @@ func (r *Reconciler) validateNamespace(ctx context.Context, s *reconcileState) e
 		s.namespace.unmanaged = true
 		return newStalledError(v1alpha1.ReasonNamespaceNotManaged,
 			"the operator does not manage namespace %q, only %s: add it to the operator's --namespaces and grant its Role there "+
-				"(config/rbac/serving-namespace), or delete this MetricsBackend and create it without spec.namespace",
+				"(config/rbac/serving-namespace), or delete this MetricsBackend and create it without spec.serving.namespace",
 			name, strings.Join(r.Namespaces, ", "))
 	}
 	exists, ends, err := r.readNamespace(ctx, name)

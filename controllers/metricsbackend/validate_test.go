@@ -50,12 +50,12 @@ func TestStalled(t *testing.T) {
 		mend    func(*fakeCluster)
 	}{
 		"namespace is not managed": {
-			spec:     func(s *v1alpha1.MetricsBackendSpec) { s.Namespace = "foreign" },
+			spec:     func(s *v1alpha1.MetricsBackendSpec) { s.Serving.Namespace = "foreign" },
 			reason:   v1alpha1.ReasonNamespaceNotManaged,
 			messages: []string{`namespace "foreign"`, "only operator-ns, other-ns", "--namespaces"},
 		},
 		"namespace does not exist": {
-			spec:     func(s *v1alpha1.MetricsBackendSpec) { s.Namespace = "other-ns" },
+			spec:     func(s *v1alpha1.MetricsBackendSpec) { s.Serving.Namespace = "other-ns" },
 			reason:   v1alpha1.ReasonNamespaceMissing,
 			messages: []string{`namespace "other-ns" does not exist`, "kubectl create namespace other-ns"},
 			mend: func(fc *fakeCluster) {
@@ -63,7 +63,7 @@ func TestStalled(t *testing.T) {
 			},
 		},
 		"namespace is being deleted": {
-			spec: func(s *v1alpha1.MetricsBackendSpec) { s.Namespace = "other-ns" },
+			spec: func(s *v1alpha1.MetricsBackendSpec) { s.Serving.Namespace = "other-ns" },
 			objects: []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 				Name: "other-ns", Finalizers: []string{"kubernetes"}, DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)},
 			}}},
@@ -73,7 +73,7 @@ func TestStalled(t *testing.T) {
 			spec: func(s *v1alpha1.MetricsBackendSpec) {
 				s.ResourceMetrics.Scrape.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c d"}}
 			},
-			reason: v1alpha1.ReasonInvalid, messages: []string{"serving cannot use the spec", "spec.resourceMetrics.scrape.nodeSelector.matchLabels"},
+			reason: v1alpha1.ReasonInvalid, messages: []string{"the spec cannot be used", "spec.resourceMetrics.scrape.nodeSelector.matchLabels"},
 			mend: func(fc *fakeCluster) {
 				fc.change(func(s *v1alpha1.MetricsBackendSpec) { s.ResourceMetrics.Scrape.NodeSelector = nil })
 			},
@@ -315,7 +315,7 @@ func TestSpecThatServingRefuses(t *testing.T) {
 			pods, registered := len(fc.pods()), fc.ownedCount()
 			fc.change(func(s *v1alpha1.MetricsBackendSpec) { tc.change(s.ResourceMetrics) })
 			fc.reconcileUntil(r, func() bool { return fc.isStalledBy(v1alpha1.ReasonInvalid) })
-			fc.wantCondition(v1alpha1.ConditionReady, "", "", "serving cannot use the spec", "kubectl edit metricsbackend "+backendName, tc.message)
+			fc.wantCondition(v1alpha1.ConditionReady, "", "", "the spec cannot be used", "kubectl edit metricsbackend "+backendName, tc.message)
 			if len(fc.pods()) != pods || fc.ownedCount() != registered {
 				t.Errorf("%d pods, %d APIServices, want %d, %d as before", len(fc.pods()), fc.ownedCount(), pods, registered)
 			}

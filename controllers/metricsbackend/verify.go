@@ -123,9 +123,9 @@ func (r *Reconciler) requestDefect(ctx context.Context, s *reconcileState, gv sc
 		ctx, cancel = context.WithTimeout(ctx, adoptionTimeout)
 		defer cancel()
 	}
-	maxAge := v1alpha1.DefaultMaxAge
+	maxAge := v1alpha1.DefaultMaxSampleAge
 	if rm := s.spec.ResourceMetrics; rm != nil { // none while versions are kept for their clients
-		maxAge = rm.MaxAge.Duration
+		maxAge = rm.MaxSampleAge.Duration
 	}
 	fresh := true
 	var err error
@@ -228,7 +228,7 @@ func (r *Reconciler) missingFromDiscovery(ctx context.Context, s *reconcileState
 }
 
 // isDefectTransient reports whether a defect is within its grace period. Only failing
-// requests have one here; kube-apiserver and maxAge have their own.
+// requests have one here; kube-apiserver and maxSampleAge have their own.
 func (s *reconcileState) isDefectTransient(gv schema.GroupVersion, d *defect) bool {
 	brief := d != nil && (d.reason == v1alpha1.ReasonRequestFailed || d.reason == v1alpha1.ReasonProgressing && slices.Contains(strings.Split(s.storedStatus.RegisteredVersions, ", "), shortVersion(gv)))
 	streak := s.history.streaks.Set(stateKey{state: versionUnavailable, name: gv.String()}, brief)

@@ -29,7 +29,7 @@ func run(t *testing.T, in string, args ...string) (string, error) {
 	var out bytes.Buffer
 	cmd := NewCommand(genericiooptions.IOStreams{In: strings.NewReader(in), Out: &out, ErrOut: t.Output()})
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs(append([]string{"adapter-config"}, args...))
+	cmd.SetArgs(append([]string{"prometheus-adapter"}, args...))
 	err := cmd.ExecuteContext(t.Context())
 	if errors.Is(err, output.ErrIncomplete) {
 		err = nil
@@ -190,7 +190,7 @@ func TestImportAmongOthers(t *testing.T) {
 				want.SeriesInterval = &metav1.Duration{Duration: test.interval}
 			}
 			if test.maxAge > 0 {
-				want.SeriesMaxAge = &metav1.Duration{Duration: test.maxAge}
+				want.SeriesLookback = &metav1.Duration{Duration: test.maxAge}
 			}
 			if diff := cmp.Diff(&want, got.Spec.Sources[0].Prometheus); diff != "" {
 				t.Error(diff)

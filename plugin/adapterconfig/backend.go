@@ -138,13 +138,13 @@ func preamble(f *input, o options, leftOut []string) string {
 		remarks = append(remarks, "NaN: prometheus-adapter answers 0, upon which autoscalers scale down; here it is no value; --nan-as-zero makes it as it was")
 	}
 	if len(f.config.ExternalRules) > 0 {
-		remarks = append(append(remarks, "one NaN or infinite series of an external metric: prometheus-adapter answers a number far below zero for it, upon which autoscalers scale down; here the metric has no value; invalidValues: Omit of the rule serves the other series"), differInCase(f.config.ExternalRules)...)
+		remarks = append(append(remarks, "one NaN or infinite series of an external metric: prometheus-adapter answers a number far below zero for it, upon which autoscalers scale down; here the metric has no value; invalidValuesPolicy: Omit of the rule serves the other series"), differInCase(f.config.ExternalRules)...)
 	}
 	if len(f.config.Rules) > 0 {
-		remarks = append(remarks, "several series of one object: prometheus-adapter answers any of them; here the object has no value, and status.rules warns of it while clients ask for it, unless the field duplicates of the rule is Sum, Average, Minimum or Maximum")
+		remarks = append(remarks, "several series of one object: prometheus-adapter answers any of them; here the object has no value, and status.rules warns of it while clients ask for it, unless the field duplicatesPolicy of the rule is Sum, Average, Minimum or Maximum")
 	}
 	var b strings.Builder
-	b.WriteString(comment("Made of "+f.where+" by kubectl metrics import adapter-config.", "") + "\n#\n")
+	b.WriteString(comment("Made of "+f.where+" by kubectl metrics-backend import prometheus-adapter.", "") + "\n#\n")
 	b.WriteString(comment("A cluster has one MetricsBackend for all of its metrics APIs: apply this one, or put its fields into yours. While prometheus-adapter is registered, adoption of each API decides: docs/migrate-from-prometheus-adapter.md.", "") + "\n")
 	list := func(heading string, all []string) {
 		if len(all) > 0 {

@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package adapterconfig is `kubectl metrics import adapter-config`: it converts the
+// Package adapterconfig is `kubectl metrics-backend import prometheus-adapter`: it converts the
 // configuration of prometheus-adapter to a MetricsBackend.
 package adapterconfig
 
@@ -39,10 +39,10 @@ the warnings say what is missing.`
 
 const example = `  # From what runs
   kubectl -n monitoring get configmap,deployment -o yaml |
-    kubectl metrics import adapter-config - > backend.yaml
+    kubectl metrics-backend import prometheus-adapter - > backend.yaml
 
   # From a file
-  kubectl metrics import adapter-config config.yaml \
+  kubectl metrics-backend import prometheus-adapter config.yaml \
     --prometheus-url=http://prometheus.monitoring.svc:9090 > backend.yaml
 
   # What would it change?
@@ -51,11 +51,11 @@ const example = `  # From what runs
 // maxFile bounds a file, in bytes; a ConfigMap has at most 1 MiB.
 const maxFile = 16 << 20
 
-// NewCommand returns `kubectl metrics import`.
+// NewCommand returns `kubectl metrics-backend import`.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import",
-		Short: "Make a MetricsBackend of another implementation's configuration",
+		Short: "Convert the configuration of another implementation to a MetricsBackend",
 		Long:  "Makes a MetricsBackend of another implementation's configuration.",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -68,8 +68,8 @@ func newAdapterConfig(streams genericiooptions.IOStreams) *cobra.Command {
 	o := options{name: "cluster", sourceName: "prometheus"}
 	var url string
 	cmd := &cobra.Command{
-		Use:     "adapter-config FILE",
-		Short:   "Make a MetricsBackend of prometheus-adapter's configuration",
+		Use:     "prometheus-adapter FILE",
+		Short:   "Convert the configuration of prometheus-adapter to a MetricsBackend",
 		Long:    long,
 		Example: example,
 		Args:    oneFile,

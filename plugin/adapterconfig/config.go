@@ -42,7 +42,7 @@ type resources struct {
 
 type resource struct {
 	Group    string `yaml:"group,omitempty"`
-	Resource string `yaml:"resource,omitempty"`
+	Resource string `yaml:"resource"`
 }
 
 type naming struct {
@@ -51,16 +51,16 @@ type naming struct {
 }
 
 type resourceRules struct {
-	CPU    resourceRule `yaml:"cpu,omitempty"`
-	Memory resourceRule `yaml:"memory,omitempty"`
+	CPU    resourceRule `yaml:"cpu"`
+	Memory resourceRule `yaml:"memory"`
 	Window string       `yaml:"window,omitempty"`
 }
 
 type resourceRule struct {
-	ContainerQuery string    `yaml:"containerQuery,omitempty"`
+	ContainerQuery string    `yaml:"containerQuery"`
 	NodeQuery      string    `yaml:"nodeQuery,omitempty"`
-	Resources      resources `yaml:"resources,omitempty"`
-	ContainerLabel string    `yaml:"containerLabel,omitempty"`
+	Resources      resources `yaml:"resources"`
+	ContainerLabel string    `yaml:"containerLabel"`
 }
 
 // all yields the rules with their names.

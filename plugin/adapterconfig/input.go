@@ -262,7 +262,7 @@ func inValues(document *yaml.Node) (*input, error) {
 	if rules.Resource != nil && (rules.Resource.CPU.ContainerQuery != "" || rules.Resource.Memory.ContainerQuery != "") {
 		f.config.ResourceRules = rules.Resource
 	}
-	const rendered = "import what the cluster has: kubectl get configmap -o yaml, then kubectl metrics import adapter-config"
+	const rendered = "import what the cluster has: kubectl get configmap -o yaml, then kubectl metrics-backend import prometheus-adapter"
 	switch {
 	case rules.Existing != "":
 		f.leftOut = append(f.leftOut, fmt.Sprintf("rules.existing: the rules in force are in the ConfigMap %s, not in these values; %s", rules.Existing, rendered))

@@ -59,7 +59,7 @@ func TestImportLeavesOut(t *testing.T) {
 			var out, errs bytes.Buffer
 			cmd := NewCommand(genericiooptions.IOStreams{In: strings.NewReader(test.in), Out: &out, ErrOut: &errs})
 			cmd.SilenceErrors, cmd.SilenceUsage = true, true
-			cmd.SetArgs([]string{"adapter-config", "-", "--prometheus-url=http://p:9090"})
+			cmd.SetArgs([]string{"prometheus-adapter", "-", "--prometheus-url=http://p:9090"})
 			err := cmd.ExecuteContext(t.Context())
 			code := output.OK
 			if test.comment != "" {

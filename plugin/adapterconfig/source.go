@@ -20,7 +20,7 @@ import (
 type source struct {
 	URL            string        `yaml:"url"`
 	SeriesInterval time.Duration `yaml:"seriesInterval,omitempty"`
-	SeriesMaxAge   time.Duration `yaml:"seriesMaxAge,omitempty"`
+	SeriesLookback time.Duration `yaml:"seriesLookback,omitempty"`
 	// Authentication is empty, or has serviceAccountToken.
 	Authentication map[string]struct{} `yaml:"authentication,omitempty"`
 	Headers        []header            `yaml:"headers,omitempty"`
@@ -45,9 +45,9 @@ func (s *source) readDeployments(adapters []deployment) {
 		return
 	}
 	s.readArguments(adapters[0].args)
-	if s.SeriesInterval == 0 && s.SeriesMaxAge == 0 {
+	if s.SeriesInterval == 0 && s.SeriesLookback == 0 {
 		// Otherwise series that come each 6 to 10 minutes would be lost.
-		s.SeriesMaxAge = adapterRelist
+		s.SeriesLookback = adapterRelist
 	}
 	for _, d := range adapters[1:] {
 		var other source
@@ -76,14 +76,14 @@ func (s *source) readArguments(args []string) {
 		case "metrics-relist-interval":
 			s.SeriesInterval = s.duration(name, value, 5*time.Second, time.Hour)
 		case "metrics-max-age":
-			s.SeriesMaxAge = s.duration(name, value, 5*time.Second, 24*time.Hour)
+			s.SeriesLookback = s.duration(name, value, 5*time.Second, 24*time.Hour)
 		case "prometheus-header":
 			s.readHeader(value)
 		case "prometheus-ca-file", "prometheus-client-tls-cert-file", "prometheus-client-tls-key-file", "prometheus-auth-config":
-			s.leaveOut("--" + name + ": put the file's content into a Secret and name it in spec.sources[0].prometheus.tls or authentication; for the cluster's CA set caConfigMap: {name: kube-root-ca.crt, key: ca.crt}")
+			s.leaveOut("--" + name + ": put the file's content into a Secret and name it in spec.sources[0].prometheus.tls or authentication; for the cluster's CA set caConfigMapKeyRef: {name: kube-root-ca.crt, key: ca.crt}")
 		case "prometheus-token-file", "prometheus-auth-incluster":
 			s.Authentication = map[string]struct{}{"serviceAccountToken": {}}
-			s.leaveOut("--" + name + ": tokens of the ServiceAccount metrics-serving-NAME-source are sent, where NAME is that of the MetricsBackend; grant it what prometheus-adapter's account has, or name a Secret with a token in spec.sources[0].prometheus.authentication.bearerToken instead")
+			s.leaveOut("--" + name + ": tokens of the ServiceAccount metrics-serving-NAME-source are sent, where NAME is that of the MetricsBackend; grant it what prometheus-adapter's account has, or name a Secret with a token in spec.sources[0].prometheus.authentication.bearerTokenSecretKeyRef instead")
 		}
 	}
 }
@@ -108,7 +108,7 @@ func (s *source) duration(name, value string, least, most time.Duration) time.Du
 func (s *source) readHeader(text string) {
 	name, value, _ := strings.Cut(text, "=")
 	if v1alpha1.IsCredentialHeader(name) {
-		s.leaveOut("--prometheus-header=" + name + "=…: credentials belong into a Secret; name it in spec.sources[0].prometheus.authentication, or in valueFrom of a header")
+		s.leaveOut("--prometheus-header=" + name + "=…: credentials belong into a Secret; name it in spec.sources[0].prometheus.authentication, or in valueSecretKeyRef of a header")
 		return
 	}
 	s.Headers = append(s.Headers, header{Name: name, Value: value})
@@ -126,17 +126,17 @@ func (s *source) check() error {
 	}
 	if parsed.User != nil {
 		parsed.User = nil
-		s.leaveOut("credentials in the URL of Prometheus: put them into a Secret and name it in spec.sources[0].prometheus.authentication.basic")
+		s.leaveOut("credentials in the URL of Prometheus: put them into a Secret and name it in spec.sources[0].prometheus.authentication.basicAuthSecretRef")
 	}
 	if parsed.RawQuery != "" || parsed.Fragment != "" {
 		parsed.RawQuery, parsed.Fragment = "", ""
 		s.leaveOut("the query in the URL of Prometheus is left out: a tenant belongs into spec.sources[0].prometheus.headers")
 	}
-	if s.SeriesInterval > 0 && s.SeriesMaxAge == 0 && s.SeriesInterval > 5*time.Minute {
-		s.SeriesMaxAge = s.SeriesInterval // its default is 5m, and it must not be shorter
+	if s.SeriesInterval > 0 && s.SeriesLookback == 0 && s.SeriesInterval > 5*time.Minute {
+		s.SeriesLookback = s.SeriesInterval // its default is 5m, and it must not be shorter
 	}
-	if s.SeriesMaxAge > 0 && s.SeriesMaxAge < max(s.SeriesInterval, time.Minute) {
-		s.SeriesMaxAge = max(s.SeriesInterval, time.Minute) // as prometheus-adapter demands
+	if s.SeriesLookback > 0 && s.SeriesLookback < max(s.SeriesInterval, time.Minute) {
+		s.SeriesLookback = max(s.SeriesInterval, time.Minute) // as prometheus-adapter demands
 	}
 	s.URL = parsed.String()
 	return nil

@@ -79,7 +79,7 @@ func (o *options) adoption(ctx context.Context) (*plan, error) {
 			writer, apiservices.CABundleRemedy))
 	}
 
-	if reference := source.MetricsAPI.TLS.CAConfigMap; reference != nil {
+	if reference := source.MetricsAPI.TLS.CAConfigMapKeyRef; reference != nil {
 		namespace, err := o.namespaceOf(ctx, backend)
 		if err != nil {
 			return nil, err
@@ -101,18 +101,18 @@ func (o *options) adoption(ctx context.Context) (*plan, error) {
 	section.Adoption = v1alpha1.AdoptionAlways
 	p.steps = append(p.steps, step{
 		does: fmt.Sprintf("MetricsBackend %s takes over what kube-apiserver asks, as soon as autoscalers get the same from its pods, and every kube-apiserver reaches them.", backend.Name),
-		back: "kubectl metrics release " + o.api + o.flags + ": kube-apiserver then asks " + service + " again", object: backendWith(backend.Name, spec),
+		back: "kubectl metrics-backend release " + o.api + o.flags + ": kube-apiserver then asks " + service + " again", object: backendWith(backend.Name, spec),
 		waits: []string{"ready", o.waitForVersions(served)},
 	})
 	declared := map[string]string{"custom": "a CustomMetric", "external": "an ExternalMetric"}[o.api]
 	p.after = []string{
 		fmt.Sprintf("%s then answers what it did before, and the MetricsBackend what you add to it: a rule or %s of the same name moves a metric.", service, declared),
-		"kubectl metrics explain-metric NAME shows who answers.",
+		"kubectl metrics-backend explain NAME shows who answers.",
 	}
 	return p, nil
 }
 
-// waitForVersions returns the value of --for of `kubectl metrics wait` for versions of the group.
+// waitForVersions returns the value of --for of `kubectl metrics-backend wait` for versions of the group.
 func (o *options) waitForVersions(versions []string) string {
 	return "versions=" + strings.Join(inOrder(versions), "."+o.group()+",") + "." + o.group()
 }
@@ -132,7 +132,7 @@ func (o *options) checkServices(services []apiregistrationv1.APIService) error {
 		r, manager := aggregation.Describe(&services[i]), apiservices.ManagedBy(&services[i])
 		switch {
 		case r.Backend != "":
-			return refusef("APIService %s is MetricsBackend %s's already, and kubectl metrics status %s shows its state: for another implementation add a source and a route to it in %s.routes", r.Name, r.Backend, r.Backend, o.field())
+			return refusef("APIService %s is MetricsBackend %s's already, and kubectl metrics-backend status %s shows its state: for another implementation add a source and a route to it in %s.routes", r.Name, r.Backend, r.Backend, o.field())
 		case r.Service == "":
 			return refusef("APIService %s is served by kube-apiserver itself, and cannot be adopted: take its version out of what registers it", r.Name)
 		case r.Service != first.Service:
@@ -172,9 +172,9 @@ func (o *options) sourceOf(service *apiregistrationv1.APIService) v1alpha1.Sourc
 	}}
 	switch tls := &source.MetricsAPI.TLS; {
 	case service.Spec.InsecureSkipTLSVerify:
-		tls.InsecureSkipVerify = true
+		tls.InsecureSkipTLSVerify = true
 	case len(service.Spec.CABundle) > 0:
-		tls.CAConfigMap = &v1alpha1.ConfigMapKeyReference{Name: source.Name + authoritySuffix, Key: "ca.crt"}
+		tls.CAConfigMapKeyRef = &v1alpha1.ConfigMapKeyReference{Name: source.Name + authoritySuffix, Key: "ca.crt"}
 	}
 	return source
 }
@@ -206,7 +206,7 @@ func (o *options) routesWith(backend *v1alpha1.MetricsBackend, source *v1alpha1.
 
 // namespaceOf returns the namespace of the serving pods; that of a new MetricsBackend is the operator's.
 func (o *options) namespaceOf(ctx context.Context, backend *v1alpha1.MetricsBackend) (string, error) {
-	namespace := cmp.Or(backend.Spec.Namespace, ptr.Deref(backend.Status.Serving, v1alpha1.ServingStatus{}).Namespace, backend.Status.Installation.Namespace)
+	namespace := cmp.Or(backend.Spec.Serving.Namespace, ptr.Deref(backend.Status.Serving, v1alpha1.ServingStatus{}).Namespace, backend.Status.Installation.Namespace)
 	if namespace != "" {
 		return namespace, nil
 	}

@@ -142,7 +142,7 @@ func TestRefusals(t *testing.T) {
 		"no APIService": {options{api: "external"}, nil, "nobody serves external.metrics.k8s.io: set spec.externalMetrics of a MetricsBackend, and it does"},
 		"a MetricsBackend's": {options{}, func(_ *plugincluster.World, services []apiregistrationv1.APIService) {
 			services[1].Labels = map[string]string{v1alpha1.LabelBackend: "other"}
-		}, "APIService v1beta2.custom.metrics.k8s.io is MetricsBackend other's already, and kubectl metrics status other shows its state: for another implementation add a source and a route to it in spec.customMetrics.routes"},
+		}, "APIService v1beta2.custom.metrics.k8s.io is MetricsBackend other's already, and kubectl metrics-backend status other shows its state: for another implementation add a source and a route to it in spec.customMetrics.routes"},
 		"kube-apiserver's": {options{}, func(_ *plugincluster.World, services []apiregistrationv1.APIService) { services[0].Spec.Service = nil },
 			"APIService v1beta1.custom.metrics.k8s.io is served by kube-apiserver itself, and cannot be adopted: take its version out of what registers it"},
 		"two Services": {options{}, func(_ *plugincluster.World, services []apiregistrationv1.APIService) {
@@ -250,7 +250,7 @@ func TestAppliedAgain(t *testing.T) {
 	fields := func(text string) *metav1.FieldsV1 { return metav1.NewFieldsV1(text) }
 	b.ManagedFields = []metav1.ManagedFieldsEntry{
 		{Manager: "helm", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: fields(`{"f:spec":{"f:externalMetrics":{"f:adoptDespiteLostMetrics":{}},"f:sources":{"k:{\"name\":\"prometheus\"}":{".":{},"f:name":{}}}}}`)},
-		{Manager: "kubectl-metrics", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: fields(`{"f:spec":{
+		{Manager: "kubectl-metrics-backend", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: fields(`{"f:spec":{
 			"f:customMetrics":{"f:routes":{}},
 			"f:externalMetrics":{"f:adoption":{},"f:routes":{},"f:versions":{"v:\"v1beta1\"":{}}},
 			"f:sources":{"k:{\"name\":\"keda\"}":{".":{},"f:metricsAPI":{},"f:name":{}}}}}`)},

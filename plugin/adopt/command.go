@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package adopt is `kubectl metrics adopt` and `kubectl metrics release`: the first puts what serves custom or external
+// Package adopt is `kubectl metrics-backend adopt` and `kubectl metrics-backend release`: the first puts what serves custom or external
 // metrics behind a MetricsBackend, which passes on what it does not define itself, and the second gives it back.
 package adopt
 
@@ -33,8 +33,8 @@ Exit codes: 0 printed or done, 1 refused, or a wait took longer than --timeout, 
 not be determined or written.`
 
 const example = `  # What would be written; then do it
-  kubectl metrics adopt external --source=keda
-  kubectl metrics adopt external --source=keda --yes`
+  kubectl metrics-backend adopt external --source=keda
+  kubectl metrics-backend adopt external --source=keda --yes`
 
 // options are the command line's, and what the command works with.
 type options struct {
@@ -55,7 +55,7 @@ type refusal struct{ error }
 
 func refusef(format string, args ...any) error { return refusal{fmt.Errorf(format, args...)} }
 
-// NewCommand returns `kubectl metrics adopt`.
+// NewCommand returns `kubectl metrics-backend adopt`.
 func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{streams: streams, clock: clock.RealClock{}}
 	cmd := o.newCommand(flags, (*options).adoption)
@@ -65,7 +65,7 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 	return cmd
 }
 
-// NewReleaseCommand returns `kubectl metrics release`.
+// NewReleaseCommand returns `kubectl metrics-backend release`.
 func NewReleaseCommand(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{streams: streams, clock: clock.RealClock{}}
 	cmd := o.newCommand(flags, (*options).release)

@@ -31,8 +31,8 @@ Exit codes: 0 printed or done, 1 refused, or a wait took longer than --timeout, 
 not be determined or written.`
 
 const releaseExample = `  # What would be written; then do it
-  kubectl metrics release external
-  kubectl metrics release external --yes`
+  kubectl metrics-backend release external
+  kubectl metrics-backend release external --yes`
 
 // release plans a release, or says why there can be none. It leaves out what an earlier run has done.
 func (o *options) release(ctx context.Context) (*plan, error) {
@@ -91,7 +91,7 @@ func (o *options) release(ctx context.Context) (*plan, error) {
 		give.back = "create MetricsBackend " + backend.Name + " from your copy"
 		give.patch, give.deletes = "", true
 	case i < 0: // a spec without any section is invalid
-		return nil, refusef("MetricsBackend %s is not released of %s yet, and would be deleted: kubectl metrics wait --for=released=%s%s", backend.Name, others[0], others[0], o.flags)
+		return nil, refusef("MetricsBackend %s is not released of %s yet, and would be deleted: kubectl metrics-backend wait --for=released=%s%s", backend.Name, others[0], others[0], o.flags)
 	default:
 		for _, name := range left {
 			p.before = append(p.before, fmt.Sprintf("Nobody has served APIService %s before. It goes, and the wait for the release ends, once no client has used it for a day; at once if spec.removeDespiteConsumers has %s.", name, name))
@@ -146,14 +146,14 @@ func (o *options) removal(ctx context.Context, backend *v1alpha1.MetricsBackend,
 	if i < 0 {
 		return nil, nil
 	}
-	source, again := &backend.Spec.Sources[i], "kubectl metrics adopt "+o.api+" --backend="+backend.Name+" --source="+backend.Spec.Sources[i].Name+o.flags
+	source, again := &backend.Spec.Sources[i], "kubectl metrics-backend adopt "+o.api+" --backend="+backend.Name+" --source="+backend.Spec.Sources[i].Name+o.flags
 	if !deleted {
 		steps = append(steps, step{
 			does: "Source " + source.Name + " is removed.", back: again, object: backendWith(backend.Name, nil),
 			patch: fmt.Sprintf(`[{"op":"test","path":"/spec/sources/%d/name","value":"%s"},{"op":"remove","path":"/spec/sources/%d"}]`, i, source.Name, i),
 		})
 	}
-	if ca := source.MetricsAPI.TLS.CAConfigMap; ca != nil && ca.Name == source.Name+authoritySuffix &&
+	if ca := source.MetricsAPI.TLS.CAConfigMapKeyRef; ca != nil && ca.Name == source.Name+authoritySuffix &&
 		slices.ContainsFunc(appliedSpec(backend).Sources, func(s v1alpha1.SourceSpec) bool { return s.Name == source.Name }) { // adopt has made it
 		namespace, err := o.namespaceOf(ctx, backend)
 		if err != nil {

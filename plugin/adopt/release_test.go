@@ -103,7 +103,7 @@ func TestReleaseRefusals(t *testing.T) {
 		"another group is kept": {func(w *plugincluster.World) {
 			w.Backends[0].Spec.ResourceMetrics = nil
 			w.Backends[0].Status.APIServices = []v1alpha1.APIServiceStatus{{Name: "v1beta1.custom.metrics.k8s.io"}}
-		}, "MetricsBackend cluster is not released of custom.metrics.k8s.io yet, and would be deleted: kubectl metrics wait --for=released=custom.metrics.k8s.io"},
+		}, "MetricsBackend cluster is not released of custom.metrics.k8s.io yet, and would be deleted: kubectl metrics-backend wait --for=released=custom.metrics.k8s.io"},
 		"two owners": {func(w *plugincluster.World) {
 			second := *external(w).DeepCopy()
 			second.Name, second.Spec.Version, second.Labels[v1alpha1.LabelBackend] = "v1beta2.external.metrics.k8s.io", "v1beta2", "other"

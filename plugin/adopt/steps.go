@@ -19,7 +19,7 @@ import (
 )
 
 // fieldManager is the name of the command in server-side apply.
-const fieldManager = "kubectl-metrics"
+const fieldManager = "kubectl-metrics-backend"
 
 // plan is what a command does.
 type plan struct {
@@ -37,7 +37,7 @@ type step struct {
 	// patch is the JSON patch of the object, or deletes is set; otherwise it is applied.
 	patch   string
 	deletes bool
-	// waits are values of --for of `kubectl metrics wait`.
+	// waits are values of --for of `kubectl metrics-backend wait`.
 	waits []string
 }
 
@@ -82,7 +82,7 @@ func (o *options) script(p *plan) string {
 			if strings.HasPrefix(text, "versions=") || s.deletes {
 				backend = "" // they are of a group, whoever serves it
 			}
-			fmt.Fprintf(&b, "kubectl metrics wait %s--for=%s --timeout=%s%s\n", backend, text, o.timeout, o.flags)
+			fmt.Fprintf(&b, "kubectl metrics-backend wait %s--for=%s --timeout=%s%s\n", backend, text, o.timeout, o.flags)
 		}
 	}
 	return b.String() + "\n" + comment(p.after...) + comment("Nothing is written yet: run these commands, one step after the other, or this one with --yes.")
@@ -100,7 +100,7 @@ func (o *options) do(ctx context.Context, p *plan) error {
 			}
 		}
 		if err != nil {
-			_, _ = fmt.Fprintf(o.streams.ErrOut, "step %d is not finished: kubectl metrics status%s shows the state. To go on, run this command again. To go back: %s\n", i+1, o.flags, s.back)
+			_, _ = fmt.Fprintf(o.streams.ErrOut, "step %d is not finished: kubectl metrics-backend status%s shows the state. To go on, run this command again. To go back: %s\n", i+1, o.flags, s.back)
 			return err
 		}
 	}

@@ -79,7 +79,7 @@ func ForConfig(config *rest.Config, warnings io.Writer, clock clock.PassiveClock
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 50, 100
 	// Serving leaves requests with this user agent out of its consumers.
-	config.UserAgent = fmt.Sprintf("kubectl-metrics/%s (%s/%s)", Version(), runtime.GOOS, runtime.GOARCH)
+	config.UserAgent = fmt.Sprintf("kubectl-metrics-backend/%s (%s/%s)", Version(), runtime.GOOS, runtime.GOARCH)
 	timeout := cmp.Or(config.Timeout, requestTimeout)
 	config.Timeout = 0 // it would end watches, too
 	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
@@ -106,6 +106,7 @@ func schemeAndMapper() (*apiruntime.Scheme, meta.RESTMapper) {
 	utilruntime.Must(builder.AddToScheme(kinds))
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	mapper.Add(autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), meta.RESTScopeNamespace)

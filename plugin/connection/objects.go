@@ -6,15 +6,12 @@ package connection
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -95,15 +92,4 @@ func (c *Cluster) Allocatable(ctx context.Context, labelSelector, fieldSelector 
 		}
 	}, &client.ListOptions{Raw: &metav1.ListOptions{LabelSelector: labelSelector, FieldSelector: fieldSelector}})
 	return found, err
-}
-
-// CompleteBackend completes the first argument with the names of MetricsBackends.
-func CompleteBackend(flags genericclioptions.RESTClientGetter) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		var backends []v1alpha1.MetricsBackend
-		if cluster, err := Open(flags, io.Discard); err == nil && len(args) == 0 {
-			backends, _ = cluster.Backends(cmd.Context())
-		}
-		return namesOf(backends), cobra.ShellCompDirectiveNoFileComp
-	}
 }

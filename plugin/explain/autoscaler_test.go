@@ -104,7 +104,7 @@ func TestPathsOfAutoscalers(t *testing.T) {
 			asked = nil
 			_, _, errs := runAt(t, server, append(test.args, "-n", "shop")...)
 			if diff := cmp.Diff(want, asked); diff != "" || len(want) != 1 {
-				t.Errorf("(-autoscaler +explain-metric):\n%s\n%s", diff, errs)
+				t.Errorf("(-autoscaler +explain):\n%s\n%s", diff, errs)
 			}
 		})
 	}

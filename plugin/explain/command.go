@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package explain is `kubectl metrics explain-metric`: it shows how the values of a custom or
+// Package explain is `kubectl metrics-backend explain`: it shows how the values of a custom or
 // external metric are evaluated.
 package explain
 
@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -38,14 +39,14 @@ What cannot be asked is an error on the error stream, after the others.
 Exit codes: 0 there are values, 1 what could be asked has none, 2 nothing could be asked.`
 
 const example = `  # All pods of the namespace, and external metrics of that name
-  kubectl metrics explain-metric hits_per_second -n shop
+  kubectl metrics-backend explain hits_per_second -n shop
 
   # What an autoscaler with a metric of type Pods asks, and one of type Object
-  kubectl metrics explain-metric hits_per_second -n shop --for pods -l app=cart
-  kubectl metrics explain-metric latency -n shop --for ingresses.networking.k8s.io/main
+  kubectl metrics-backend explain hits_per_second -n shop --for pods -l app=cart
+  kubectl metrics-backend explain latency -n shop --for ingresses.networking.k8s.io/main
 
   # An external metric, by its labels
-  kubectl metrics explain-metric queue_depth -n shop --external -l queue=mail`
+  kubectl metrics-backend explain queue_depth -n shop --external -l queue=mail`
 
 // options are the command line's.
 type options struct {
@@ -58,15 +59,16 @@ type options struct {
 	format         output.Format
 }
 
-// NewCommand returns `kubectl metrics explain-metric`.
+// NewCommand returns `kubectl metrics-backend explain`.
 func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
-		Use:     "explain-metric NAME",
-		Short:   "Show how the values of a custom or external metric come about",
-		Long:    long,
-		Example: example,
-		Args:    oneMetric,
+		Use:               "explain NAME",
+		Short:             "Explain how the values of a custom or external metric are computed",
+		Long:              long,
+		Example:           example,
+		Args:              oneMetric,
+		ValidArgsFunction: connection.Complete(flags, completeMetric),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.metric = args[0]
 			if err := o.complete(flags); err != nil {
@@ -86,7 +88,30 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 	f.StringVarP(&o.selector, "selector", "l", "", "Label selector of the described objects; of an external metric, of the values. Without --for and --external it is both.")
 	f.StringVar(&o.metricSelector, "metric-selector", "", "Label selector of the metric's series, as in an autoscaler's metric.selector.")
 	o.format.AddFlag(cmd)
+	connection.CompleteNamespace(cmd, flags)
 	return cmd
+}
+
+// completeMetric returns the names of metrics in discovery.
+func completeMetric(ctx context.Context, cluster *connection.Cluster, args []string) ([]string, error) {
+	if len(args) > 0 {
+		return nil, nil
+	}
+	names := sets.New[string]()
+	for name := range versions {
+		api, err := discover(ctx, cluster, name)
+		if err != nil {
+			continue // the other one can be asked
+		}
+		for _, r := range api.resources {
+			_, metric, object := strings.Cut(r.Name, "/")
+			if !object {
+				metric = r.Name
+			}
+			names.Insert(metric)
+		}
+	}
+	return sets.List(names), nil
 }
 
 func oneMetric(_ *cobra.Command, args []string) error {
@@ -195,7 +220,7 @@ func explainTarget(ctx context.Context, cluster *connection.Cluster, t target) (
 		return nil, fmt.Errorf("read the explanation of %s: %w", t.title, err)
 	}
 	if explained.Kind != v1alpha1.KindMetricExplanation {
-		return nil, fmt.Errorf("%s is served by an implementation that does not explain: it answered a %s; is it this operator's? kubectl metrics status tells", t.title, explained.Kind)
+		return nil, fmt.Errorf("%s is served by an implementation that does not explain: it answered a %s; is it this operator's? kubectl metrics-backend status tells", t.title, explained.Kind)
 	}
 	return explained, nil
 }

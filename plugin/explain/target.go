@@ -56,7 +56,7 @@ func (o *options) targets(ctx context.Context, cluster *connection.Cluster) ([]t
 	case err != nil:
 		return nil, []error{err}
 	case api.version == "":
-		return nil, []error{fmt.Errorf("%s is not served: kubectl metrics status tells what is", name)}
+		return nil, []error{fmt.Errorf("%s is not served: kubectl metrics-backend status tells what is", name)}
 	case o.external:
 		return []target{o.value(api)}, nil
 	}

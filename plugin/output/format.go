@@ -42,7 +42,10 @@ func (f Format) Validate() error {
 func (f Format) Print(w io.Writer, value any, trees ...*Node) error {
 	switch f {
 	case "json":
-		return JSON(w, value)
+		encoder := json.NewEncoder(w)
+		encoder.SetEscapeHTML(false)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(value)
 	case "yaml":
 		text, err := yaml.Marshal(value)
 		if err != nil {
@@ -52,12 +55,4 @@ func (f Format) Print(w io.Writer, value any, trees ...*Node) error {
 		return err
 	}
 	return Trees(w, trees...)
-}
-
-// JSON writes a value as indented JSON.
-func JSON(w io.Writer, value any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
 }

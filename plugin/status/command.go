@@ -20,15 +20,15 @@ fails is the next command to type.
 What a pod serves is what it told the operator: asking a pod by itself would show it
 your credentials.`
 
-const example = `  kubectl metrics status
-  kubectl metrics status cluster -o yaml`
+const example = `  kubectl metrics-backend status
+  kubectl metrics-backend status cluster -o yaml`
 
-// NewCommand returns `kubectl metrics status`.
+// NewCommand returns `kubectl metrics-backend status`.
 func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams) *cobra.Command {
 	var format output.Format
 	cmd := &cobra.Command{
 		Use:               "status [BACKEND]",
-		Short:             "Show what serves the metrics APIs, and how it is",
+		Short:             "Display what serves the metrics APIs, and its state",
 		Long:              long,
 		Example:           example,
 		Args:              cobra.MaximumNArgs(1),

@@ -99,7 +99,7 @@ func nextOf(b *Backend, condition, reason string) string {
 	case v1alpha1.ReasonConflict:
 		return "kubectl get metricsbackends -o wide"
 	case v1alpha1.ReasonNotOwned, v1alpha1.ReasonPodsUnreachable, v1alpha1.ReasonAdoptionReverted:
-		return "kubectl metrics verify --before-adoption"
+		return "kubectl metrics-backend preflight"
 	case v1alpha1.ReasonContested:
 		return "kubectl get apiservices -l " + v1alpha1.LabelBackend + " -o yaml --show-managed-fields"
 	case v1alpha1.ReasonOtherInstallation:
@@ -112,7 +112,7 @@ func nextOf(b *Backend, condition, reason string) string {
 	case v1alpha1.ReasonProbeFailed, v1alpha1.ReasonKubeletsFailing, v1alpha1.ReasonSourcesFailing:
 		return b.servingLog()
 	case v1alpha1.ReasonAggregatorUnavailable, v1alpha1.ReasonRequestFailed, v1alpha1.ReasonNotInDiscovery, v1alpha1.ReasonNoFreshSample:
-		return "kubectl metrics verify"
+		return "kubectl metrics-backend verify"
 	case v1alpha1.ReasonKubeletCertificatesUntrusted:
 		return "kubectl get certificatesigningrequests"
 	case v1alpha1.ReasonNoNodes:
@@ -120,7 +120,7 @@ func nextOf(b *Backend, condition, reason string) string {
 	case v1alpha1.ReasonInvalid, v1alpha1.ReasonRulesInvalid:
 		return "kubectl edit metricsbackend " + b.Name
 	case v1alpha1.ReasonRulesFailing:
-		return "kubectl metrics status " + b.Name + " -o yaml"
+		return "kubectl metrics-backend status " + b.Name + " -o yaml"
 	case v1alpha1.ReasonConsumersActive, v1alpha1.ReasonRemovalForced, v1alpha1.ReasonConsumersUnknown:
 		return "kubectl get metricsbackend " + b.Name + " -o jsonpath='{.status.consumers}'"
 	}

@@ -58,7 +58,7 @@ func TestNextCommands(t *testing.T) {
 				condition(v1alpha1.ConditionRulesReady, metav1.ConditionFalse, v1alpha1.ReasonRulesInvalid),
 			},
 			want: map[string]string{
-				v1alpha1.ConditionAvailable:      "kubectl metrics verify",
+				v1alpha1.ConditionAvailable:      "kubectl metrics-backend verify",
 				v1alpha1.ConditionSourcesHealthy: "kubectl get certificatesigningrequests",
 				v1alpha1.ConditionRulesReady:     "kubectl edit metricsbackend cluster",
 			},

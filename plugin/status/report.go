@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status is `kubectl metrics status`: it shows MetricsBackends and the APIServices of
+// Package status is `kubectl metrics-backend status`: it shows MetricsBackends and the APIServices of
 // metrics APIs.
 package status
 
@@ -103,8 +103,8 @@ func describe(backend *v1alpha1.MetricsBackend) Backend {
 	case existing != nil:
 		b.Namespace = existing.Service.Namespace
 		b.Existing = existing.Service.Namespace + "/" + existing.Service.Name
-	case backend.Spec.Namespace != "":
-		b.Namespace = backend.Spec.Namespace
+	case backend.Spec.Serving.Namespace != "":
+		b.Namespace = backend.Spec.Serving.Namespace
 	case b.Status.Serving != nil:
 		b.Namespace = b.Status.Serving.Namespace
 	default:

@@ -53,12 +53,16 @@ func (v *view) nameColumns() []*column {
 
 // The units are kubectl top's.
 func cpuColumn() *column {
-	return &column{head: "CPU(cores)", value: func(r *row) string { return fmt.Sprintf("%dm", r.cpu) }}
+	return &column{head: "CPU(cores)", value: func(r *row) string { return cpuText(r.cpu) }}
 }
 
 func memoryColumn() *column {
-	return &column{head: "MEMORY(bytes)", value: func(r *row) string { return fmt.Sprintf("%dMi", r.memory/(1<<20)) }}
+	return &column{head: "MEMORY(bytes)", value: func(r *row) string { return memoryText(r.memory) }}
 }
+
+func cpuText(milli int64) string { return fmt.Sprintf("%dm", milli) }
+
+func memoryText(bytes int64) string { return fmt.Sprintf("%dMi", bytes/(1<<20)) }
 
 func (v *view) cpuPercentColumn() *column {
 	return &column{head: "CPU(%)", value: func(r *row) string { return percent(r.cpu, v.available[r.id.name].cpu) }}

@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package top is `kubectl metrics top`: the usage of nodes or pods, once, or as a table that a
+// Package top is `kubectl metrics-backend top`: the usage of nodes or pods, once, or as a table that a
 // watch updates.
 //
 // Changes from the client become samples (source.go), which a table keeps with their history
@@ -21,6 +21,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -42,10 +43,11 @@ implementation; the second line says which, and why.
 Keys: c, m and n sort by CPU, memory and name; arrows, page keys, Home and End scroll;
 q or Ctrl-C quits. Where the output is no terminal, each data point is a line.`
 
-const example = `  kubectl metrics top nodes
-  kubectl metrics top pods --watch --sort-by=cpu
-  kubectl metrics top pods -A -l app=cart --containers
-  kubectl metrics top pods --watch | tee usage.log`
+const example = `  kubectl metrics-backend top nodes
+  kubectl metrics-backend top pods --watch --sort-by=cpu
+  kubectl metrics-backend top pods -A -l app=cart --containers
+  kubectl metrics-backend top pods --resources --sum
+  kubectl metrics-backend top pods --watch | tee usage.log`
 
 // options are the command line's.
 type options struct {
@@ -58,21 +60,26 @@ type options struct {
 	sortBy        string
 	containers    bool
 	noHeaders     bool
+	sum           bool
+	resources     bool
+	format        output.Format
 	watch         bool
 	interval      time.Duration
 	maxAge        time.Duration
 }
 
-// NewCommand returns `kubectl metrics top`.
+// NewCommand returns `kubectl metrics-backend top`.
 func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{interval: 15 * time.Second, maxAge: 90 * time.Second}
 	cmd := &cobra.Command{
-		Use:       "top [nodes|pods] [NAME]",
-		Short:     "Show the usage of nodes or pods, once or live",
-		Long:      long,
-		Example:   example,
-		Args:      cobra.MaximumNArgs(2),
-		ValidArgs: []string{"nodes", "pods"},
+		Use:     "top [nodes|pods] [NAME]",
+		Short:   "Display resource (CPU/memory) usage of nodes or pods, once or live",
+		Long:    long,
+		Example: example,
+		Args:    cobra.MaximumNArgs(2),
+		ValidArgsFunction: connection.Complete(flags, func(ctx context.Context, cluster *connection.Cluster, args []string) ([]string, error) {
+			return o.completeArgument(ctx, flags, cluster, args)
+		}),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.complete(args, flags); err != nil {
 				return err
@@ -92,15 +99,38 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 	f.StringVar(&o.sortBy, "sort-by", "name", "Order of rows: name, cpu or memory, the highest first.")
 	f.BoolVar(&o.containers, "containers", false, "A row for each container of a pod.")
 	f.BoolVar(&o.noHeaders, "no-headers", false, "No column heads.")
+	f.BoolVar(&o.sum, "sum", false, "A row with the sum of all, at the end.")
+	f.BoolVar(&o.resources, "resources", false, "Requests and limits of pods beside their usage; needs the permission to list pods.")
+	o.format.AddFlag(cmd)
 	f.BoolVarP(&o.watch, "watch", "w", false, "Go on, until you quit.")
 	f.DurationVar(&o.interval, "poll-interval", o.interval, "With --watch, time between two lists where watch is not served.")
 	f.DurationVar(&o.maxAge, "max-age", o.maxAge, "With --watch, how long a row stays without a new data point; at least three times the interval at which the implementation scrapes.")
 	output.Complete(cmd, "sort-by", orders...)
+	connection.CompleteNamespace(cmd, flags)
 	return cmd
 }
 
 // orders are the values of --sort-by.
 var orders = []string{string(byName), string(byCPU), string(byMemory)}
+
+// completeArgument returns what can be the argument after args.
+func (o *options) completeArgument(ctx context.Context, flags genericclioptions.RESTClientGetter, cluster *connection.Cluster, args []string) ([]string, error) {
+	switch len(args) {
+	case 0:
+		return []string{"nodes", "pods"}, nil
+	case 1:
+	default:
+		return nil, nil
+	}
+	if err := o.complete(args, flags); err != nil {
+		return nil, err
+	}
+	kind := "Pod"
+	if o.nodes {
+		kind = "Node"
+	}
+	return cluster.Names(ctx, corev1.SchemeGroupVersion.WithKind(kind), o.namespace)
+}
 
 // complete reads the arguments, validates the flags and sets the namespace.
 func (o *options) complete(args []string, flags genericclioptions.RESTClientGetter) error {
@@ -121,7 +151,16 @@ func (o *options) complete(args []string, flags genericclioptions.RESTClientGett
 	if !slices.Contains(orders, o.sortBy) {
 		return fmt.Errorf("--sort-by %q: must be name, cpu or memory", o.sortBy)
 	}
+	if err := o.format.Validate(); err != nil {
+		return err
+	}
 	switch {
+	case o.watch && (o.sum || o.resources || o.format != "text"):
+		return errors.New("--sum, --resources and --output are for what is printed once: leave out --watch")
+	case o.sum && o.format != "text":
+		return errors.New("--sum is a row of the text: leave out --sum, or --output")
+	case o.nodes && o.resources:
+		return errors.New("--resources is of pods: nodes have what is allocatable, which the percentages are of")
 	case o.interval < time.Second || o.maxAge < time.Second:
 		return fmt.Errorf("--poll-interval %s, --max-age %s: give at least 1s", o.interval, o.maxAge)
 	case o.interval+o.interval/2 >= o.maxAge:
@@ -195,12 +234,17 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster, streams 
 	}
 	v := &view{
 		title: o.title(), by: order(o.sortBy), namespaces: o.allNamespaces, containers: o.containers, percentages: o.nodes,
-		noHeaders: o.noHeaders, symbols: symbolsFor(getenv), table: newTable(), stale: o.maxAge * 2 / 3,
+		noHeaders: o.noHeaders, sum: o.sum, symbols: symbolsFor(getenv), table: newTable(), stale: o.maxAge * 2 / 3,
 	}
 	nodes := &nodeLister{cluster: cluster, labels: o.selector, fields: o.fields, requests: make(chan struct{}, 1), out: make(chan nodeList)}
 	if o.nodes {
 		found := nodes.list(ctx)
 		v.available, v.notice.problem = found.available, found.problem
+	}
+	if o.resources {
+		if v.resources, err = o.readResources(ctx, cluster); err != nil {
+			return err
+		}
 	}
 	if !o.watch {
 		return o.once(v, s, streams)
@@ -240,6 +284,9 @@ func (o *options) once(v *view, s *source, streams genericiooptions.IOStreams) e
 	if o.name != "" && len(v.table.rows) == 0 {
 		return fmt.Errorf("there are no metrics of %s: does it exist, and run for two scrapes already?", o.title())
 	}
+	if o.format != "text" {
+		return v.printObjects(streams.Out, o.format)
+	}
 	if len(v.table.rows) == 0 && len(v.available) == 0 {
 		_, err := fmt.Fprintf(streams.ErrOut, "There are no metrics of %s.\n", o.title())
 		return err
@@ -256,7 +303,7 @@ func (o *options) explain(err error) error {
 	switch {
 	case errors.Is(err, client.ErrNotServed):
 		return fmt.Errorf("%w (apply a MetricsBackend, or install another implementation such as metrics-server; "+
-			"`kubectl metrics status` shows what is registered)", err)
+			"`kubectl metrics-backend status` shows what is registered)", err)
 	case apierrors.IsForbidden(err):
 		where := ""
 		if !o.nodes && o.namespace != "" {
@@ -266,7 +313,7 @@ func (o *options) explain(err error) error {
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%w (your credentials are not accepted: renew them, or choose another --context)", err)
 	case apierrors.IsServiceUnavailable(err):
-		return fmt.Errorf("%w (the API is registered, and what serves it does not answer; `kubectl metrics status` shows more)", err)
+		return fmt.Errorf("%w (the API is registered, and what serves it does not answer; `kubectl metrics-backend status` shows more)", err)
 	}
 	return err
 }

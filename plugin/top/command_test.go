@@ -81,9 +81,79 @@ node-b   <unknown>    <unknown>   <unknown>       <unknown>
 NAME     CPU(cores)   CPU(%)   MEMORY(bytes)   MEMORY(%)
 node-a   1000m        -        4096Mi          -
 `, errs: "no percentages without the permission to list nodes"},
+		"a sum": {set: func(o *options) { o.sum = true }, out: `
+NAME     CPU(cores)   MEMORY(bytes)
+cart-0   251m         66Mi
+db-0     31m          902Mi
+         ________     ________
+         282m         968Mi
+`},
+		"requests and limits": {set: func(o *options) { o.resources = true }, query: "/api/v1/namespaces/shop/pods?", out: `
+NAME     CPU(cores)   CPU(requests)   CPU(limits)   MEMORY(bytes)   MEMORY(requests)   MEMORY(limits)
+cart-0   251m         300m            -             66Mi            96Mi               512Mi
+db-0     31m          -               -             902Mi           -                  -
+`},
+		"those of containers": {set: func(o *options) { o.resources, o.containers = true, true }, out: `
+POD      NAME      CPU(cores)   CPU(requests)   CPU(limits)   MEMORY(bytes)   MEMORY(requests)   MEMORY(limits)
+cart-0   app       250m         200m            1000m         64Mi            64Mi               128Mi
+cart-0   sidecar   1m           100m            -             2Mi             32Mi               128Mi
+db-0     app       30m          -               -             900Mi           -                  -
+db-0     sidecar   1m           -               -             2Mi             -                  -
+`},
+		"JSON": {set: func(o *options) { o.format, o.resources, o.sortBy = "json", true, "cpu" }, out: `
+{
+  "items": [
+    {
+      "namespace": "shop",
+      "name": "cart-0",
+      "timestamp": "2026-05-04T12:00:00Z",
+      "usage": {
+        "cpu": "251m",
+        "memory": "66Mi"
+      },
+      "requests": {
+        "cpu": "300m",
+        "memory": "96Mi"
+      },
+      "limits": {
+        "memory": "512Mi"
+      }
+    },
+    {
+      "namespace": "shop",
+      "name": "db-0",
+      "timestamp": "2026-05-04T12:00:00Z",
+      "usage": {
+        "cpu": "31m",
+        "memory": "902Mi"
+      }
+    }
+  ]
+}
+`},
+		"YAML of nodes": {args: []string{"nodes"}, set: func(o *options) { o.format = "yaml" }, out: `
+items:
+- allocatable:
+    cpu: "4"
+    memory: 16Gi
+  name: node-a
+  timestamp: "2026-05-04T12:00:00Z"
+  usage:
+    cpu: "1"
+    memory: 4Gi
+- allocatable:
+    cpu: "4"
+    memory: 16Gi
+  name: node-b
+`},
+		"resources, forbidden": {set: func(o *options) { o.resources = true }, world: func(w *world) { w.pods = 403 }, err: "list pods, for their requests and limits: "},
+		"resources of nodes":   {args: []string{"nodes"}, set: func(o *options) { o.resources = true }, err: "--resources is of pods"},
+		"a sum, and JSON":      {set: func(o *options) { o.sum, o.format = true, "json" }, err: "leave out --sum, or --output"},
+		"a sum, and watch":     {set: func(o *options) { o.sum, o.watch = true, true }, err: "leave out --watch"},
+		"another format":       {set: func(o *options) { o.format = "wide" }, err: `--output "wide": must be text, json or yaml`},
 		"forbidden":            {world: func(w *world) { w.lists = 403 }, err: "you need the permission to list and watch pods.metrics.k8s.io in namespace shop; the role view has it"},
 		"unauthorized":         {world: func(w *world) { w.lists = 401 }, err: "renew them"},
-		"unavailable":          {world: func(w *world) { w.lists = 503 }, err: "`kubectl metrics status` shows more"},
+		"unavailable":          {world: func(w *world) { w.lists = 503 }, err: "`kubectl metrics-backend status` shows more"},
 		"other resource":       {args: []string{"deployments"}, err: `"deployments": there are metrics of nodes and of pods only`},
 		"sort order":           {set: func(o *options) { o.sortBy = "age" }, err: "must be name, cpu or memory"},
 		"nodes of a namespace": {args: []string{"nodes"}, set: func(o *options) { o.namespace = "x" }, err: "nodes have neither"},
@@ -100,7 +170,7 @@ node-a   1000m        -        4096Mi          -
 			if c.world != nil {
 				c.world(w)
 			}
-			o := &options{interval: 15 * time.Second, maxAge: 90 * time.Second, sortBy: "name"}
+			o := &options{interval: 15 * time.Second, maxAge: 90 * time.Second, sortBy: "name", format: "text"}
 			if c.set != nil {
 				c.set(o)
 			}
@@ -138,7 +208,7 @@ func TestNoAPI(t *testing.T) {
 	w := newWorld()
 	cluster := w.start(t)
 	cluster.Config.Host += "/nowhere"
-	o := &options{interval: 15 * time.Second, maxAge: 90 * time.Second, namespace: "shop", sortBy: "name"}
+	o := &options{interval: 15 * time.Second, maxAge: 90 * time.Second, namespace: "shop", sortBy: "name", format: "text"}
 	err := o.run(t.Context(), cluster, genericiooptions.IOStreams{Out: io.Discard, ErrOut: io.Discard}, noEnvironment)
 	if err == nil || !strings.Contains(err.Error(), "apply a MetricsBackend, or install another implementation") {
 		t.Errorf("error %v", err)
@@ -181,7 +251,7 @@ func TestLines(t *testing.T) {
 			w := newWorld()
 			w.verbs = c.verbs
 			out, errs := &lockedBuffer{lines: make(chan string, 10)}, &lockedBuffer{}
-			o := &options{namespace: "shop", sortBy: "cpu", watch: true, interval: 15 * time.Second, maxAge: time.Minute}
+			o := &options{namespace: "shop", sortBy: "cpu", watch: true, format: "text", interval: 15 * time.Second, maxAge: time.Minute}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			ended := make(chan error)
 			cluster := w.start(t)
@@ -232,7 +302,7 @@ func TestRequestTimeout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &options{interval: 15 * time.Second, maxAge: 90 * time.Second, sortBy: "name"}
+	o := &options{interval: 15 * time.Second, maxAge: 90 * time.Second, sortBy: "name", format: "text"}
 	if err := o.complete(nil, flags()); err != nil {
 		t.Fatal(err)
 	}

@@ -21,10 +21,13 @@ type view struct {
 	containers  bool // rows are containers, with a column of their pod
 	percentages bool // of what nodes have
 	noHeaders   bool
+	sum         bool // a row with the sum of all, if printed once
 	symbols     symbols
 
 	table     *table
 	available map[string]usage
+	// resources are requests and limits by row; nil if they are not shown.
+	resources map[id]resources
 	notice    notice
 	now       time.Time
 	stale     time.Duration // the age from which on a sample is shown faintly

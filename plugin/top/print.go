@@ -21,9 +21,11 @@ import (
 // printOnce writes the table of kubectl top.
 func (v *view) printOnce(out io.Writer) error {
 	w := printers.GetNewTabWriter(out)
-	columns := append(v.nameColumns(), cpuColumn(), memoryColumn())
+	cpu, memory := cpuColumn(), memoryColumn()
+	columns := slices.Concat(v.nameColumns(),
+		v.beside(cpu, func(u usage) int64 { return u.cpu }, cpuText), v.beside(memory, func(u usage) int64 { return u.memory }, memoryText))
 	if v.percentages {
-		columns = append(v.nameColumns(), cpuColumn(), v.cpuPercentColumn(), memoryColumn(), v.memoryPercentColumn())
+		columns = append(v.nameColumns(), cpu, v.cpuPercentColumn(), memory, v.memoryPercentColumn())
 	}
 	write := func(text func(*column) string) {
 		for _, c := range columns {
@@ -45,6 +47,20 @@ func (v *view) printOnce(out io.Writer) error {
 					return name
 				}
 				return unknown
+			})
+		}
+	}
+	if v.sum {
+		total := &row{}
+		for _, r := range v.table.rows {
+			total.usage = total.plus(r.usage)
+		}
+		for _, text := range []func(*column) string{func(*column) string { return "________" }, total.text} {
+			write(func(c *column) string {
+				if c != cpu && c != memory {
+					return ""
+				}
+				return text(c)
 			})
 		}
 	}

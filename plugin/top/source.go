@@ -4,6 +4,7 @@
 package top
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -34,6 +35,11 @@ type sample struct {
 
 // usage is CPU in thousandths of a core and memory in bytes.
 type usage struct{ cpu, memory int64 }
+
+// or returns u, with o where it is 0.
+func (u usage) or(o usage) usage { return usage{cmp.Or(u.cpu, o.cpu), cmp.Or(u.memory, o.memory)} }
+
+func (u usage) plus(o usage) usage { return usage{u.cpu + o.cpu, u.memory + o.memory} }
 
 func usageOf(list corev1.ResourceList) usage {
 	return usage{cpu: list.Cpu().MilliValue(), memory: list.Memory().Value()}
@@ -111,8 +117,7 @@ func nodeSamples(m *metricsv1.NodeMetrics) []sample {
 func podSamples(m *metricsv1.PodMetrics) []sample {
 	sum := sample{id: id{object: m.Namespace + "/" + m.Name, namespace: m.Namespace, name: m.Name}, at: m.Timestamp.Time}
 	for _, container := range containerSamples(m) {
-		sum.cpu += container.cpu
-		sum.memory += container.memory
+		sum.usage = sum.plus(container.usage)
 	}
 	return []sample{sum}
 }

@@ -65,7 +65,7 @@ func TestTerminal(t *testing.T) {
 			}
 			w := newWorld()
 			cluster := w.start(t)
-			o := &options{namespace: "shop", sortBy: "cpu", watch: true, interval: 15 * time.Second, maxAge: time.Minute}
+			o := &options{namespace: "shop", sortBy: "cpu", watch: true, format: "text", interval: 15 * time.Second, maxAge: time.Minute}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			ended := make(chan error, 1)

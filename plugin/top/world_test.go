@@ -22,6 +22,7 @@ import (
 type world struct {
 	verbs  []string
 	nodes  int // the code of a list of nodes' objects
+	pods   int // the code of a list of pods' objects
 	lists  int // the code of lists of metrics
 	events chan string
 	opened chan struct{} // gets one for each watch
@@ -31,7 +32,7 @@ type world struct {
 }
 
 func newWorld() *world {
-	return &world{verbs: []string{"get", "list", "watch"}, nodes: 200, lists: 200, events: make(chan string), opened: make(chan struct{}, 10)}
+	return &world{verbs: []string{"get", "list", "watch"}, nodes: 200, pods: 200, lists: 200, events: make(chan string), opened: make(chan struct{}, 10)}
 }
 
 func (w *world) start(t *testing.T) *connection.Cluster {
@@ -76,6 +77,13 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 				rw.(http.Flusher).Flush()
 			}
 		}
+	case path == "/api/v1/namespaces/shop/pods":
+		code = w.pods
+		body = `{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"cart-0","namespace":"shop"},"spec":{"resources":{"limits":{"memory":"512Mi"}},
+			"containers":[{"name":"app","resources":{"requests":{"cpu":"200m","memory":"64Mi"},"limits":{"cpu":"1","memory":"128Mi"}}}],
+			"initContainers":[{"name":"migrate","resources":{"requests":{"cpu":"2","memory":"1Gi"}}},
+				{"name":"sidecar","restartPolicy":"Always","resources":{"requests":{"cpu":"100m","memory":"32Mi"},"limits":{"memory":"128Mi"}}}]}},
+			{"metadata":{"name":"other","namespace":"shop"},"spec":{"containers":[{"name":"app"}]}}]}`
 	case strings.HasSuffix(path, "/pods"):
 		code = w.lists
 		body = `{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1","items":[` + podAt("cart-0", "2026-05-04T12:00:00Z", 250, 64) + `,` + podAt("db-0", "2026-05-04T12:00:00Z", 30, 900) + `]}`

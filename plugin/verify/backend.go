@@ -42,7 +42,7 @@ func (snap *snapshot) eachBackend(none Result, run func(*v1alpha1.MetricsBackend
 const (
 	operatorRuns = "does the operator run?"
 	// statusCommand is the command that shows all MetricsBackends.
-	statusCommand = "kubectl metrics status"
+	statusCommand = "kubectl metrics-backend status"
 )
 
 // statusCommandOf returns the command that shows a MetricsBackend, or "" without its name.

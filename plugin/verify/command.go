@@ -24,50 +24,87 @@ import (
 // retryInterval is the time between two runs within --timeout.
 const retryInterval = 2 * time.Second
 
-const example = `  # Is everything as it should be?
-  kubectl metrics verify
+const (
+	example = `  # Is everything as it should be?
+  kubectl metrics-backend verify
 
   # After a rollback: v1beta1 and nothing else, within two minutes
-  kubectl metrics verify --expect v1beta1 --timeout 2m
-
-  # Before an APIService of metrics-server is taken over
-  kubectl metrics verify --before-adoption
+  kubectl metrics-backend verify --expect v1beta1 --timeout 2m
 
   # In a pipeline
-  kubectl metrics verify --expect v1,v1beta1 -o junit > metrics.xml
+  kubectl metrics-backend verify --expect v1,v1beta1 -o junit > metrics.xml
 
   # An autoscaler that never worked is not the upgrade's fault
-  kubectl metrics verify --skip hpa-active=hpa/default/broken`
+  kubectl metrics-backend verify --skip hpa-active=hpa/default/broken`
+	preflightExample = `  # Before an APIService of metrics-server is taken over (adoption: Always)
+  kubectl metrics-backend preflight`
+
+	long = `Checks metrics.k8s.io as KEP-5207 wants it verified after an upgrade, a rollback or a
+migration, whoever serves it, and that custom.metrics.k8s.io and external.metrics.k8s.io
+of MetricsBackends are there. Each line tells what was looked at and, where it is not
+as it should be, what to do, with the next command to type on a line of its own.
+Discovery and metrics are those of the kube-apiserver that answers.
+`
+	preflightLong = `Checks whether the serving pods can take over an APIService that another implementation
+serves now. It changes nothing.
+`
+	exitCodes = `
+Exit codes: 0 all checks passed (warnings and skipped ones included), 1 a check
+failed, 2 the checks could not be run.
+
+Checks:`
+)
 
 type options struct {
 	streams genericiooptions.IOStreams
 	clock   clock.Clock
+	command string
+	checks  []check
 
-	expect []string
-	output string
-	skip   []string
-	// beforeAdoption replaces the checks by checksBeforeAdoption.
-	beforeAdoption bool
-	timeout        time.Duration
-	maxAge         time.Duration
+	expect  []string
+	output  string
+	skip    []string
+	timeout time.Duration
+	maxAge  time.Duration
 	// flags are appended to commands.
 	flags string
 }
 
-// NewCommand returns `kubectl metrics verify`.
+// NewCommand returns `kubectl metrics-backend verify`.
 func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{streams: streams, clock: clock.RealClock{}, output: "text"}
+	o := &options{streams: streams, command: "verify", checks: checks}
+	cmd := o.newCommand(flags, "Check the metrics APIs after an upgrade, a rollback or a migration", long, example)
+	fs := cmd.Flags()
+	fs.StringSliceVar(&o.expect, "expect", nil, "Versions that must be served, and no others, such as v1,v1beta1. "+
+		"Default: what the MetricsBackends want; without any, v1beta1 and what is registered.")
+	fs.DurationVar(&o.maxAge, "max-age", 0, "Age up to which a sample is fresh. Default: maxSampleAge of the MetricsBackend; 90s without any.")
+	output.Complete(cmd, "expect", "v1", "v1beta1")
+	return cmd
+}
+
+// NewPreflightCommand returns `kubectl metrics-backend preflight`.
+func NewPreflightCommand(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &options{streams: streams, command: "preflight", checks: preflightChecks}
+	return o.newCommand(flags, "Check whether an APIService of another implementation can be taken over", preflightLong, preflightExample)
+}
+
+func (o *options) newCommand(flags genericclioptions.RESTClientGetter, short, long, example string) *cobra.Command {
+	o.clock = clock.RealClock{}
+	list := exitCodes
+	for _, c := range o.checks {
+		list += fmt.Sprintf("\n  %-22s %s", c.id, c.description)
+	}
 	cmd := &cobra.Command{
-		Use:     "verify",
-		Short:   "Check the metrics APIs after an upgrade, a rollback or a migration",
-		Long:    long(),
+		Use:     o.command,
+		Short:   short,
+		Long:    long + list,
 		Example: example,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
 				return err
 			}
-			cluster, err := connection.Open(flags, streams.ErrOut)
+			cluster, err := connection.Open(flags, o.streams.ErrOut)
 			if err != nil {
 				return err
 			}
@@ -76,61 +113,25 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringSliceVar(&o.expect, "expect", nil, "Versions that must be served, and no others, such as v1,v1beta1. "+
-		"Default: what the MetricsBackends want; without any, v1beta1 and what is registered.")
-	fs.StringVarP(&o.output, "output", "o", o.output, "Output format: text, json or junit.")
+	fs.StringVarP(&o.output, "output", "o", "text", "Output format: text, json, yaml or junit.")
 	fs.StringSliceVar(&o.skip, "skip", nil, "Checks to leave out: ID, or ID=SUBJECT for one of its lines.")
 	fs.DurationVar(&o.timeout, "timeout", 0, "How long checks that fail are tried again before the run fails. 0 looks once.")
-	fs.DurationVar(&o.maxAge, "max-age", 0, "Age up to which a sample is fresh. Default: maxAge of the MetricsBackend; 90s without any.")
-	fs.BoolVar(&o.beforeAdoption, "before-adoption", false, "Check only whether kube-apiserver reaches the serving pods, and what of "+
-		"another implementation they do not answer, before they take over its APIService. It changes nothing.")
-	output.Complete(cmd, "output", "text", "json", "junit")
-	output.Complete(cmd, "expect", "v1", "v1beta1")
-	output.Complete(cmd, "skip", ids()...)
+	output.Complete(cmd, "output", "text", "json", "yaml", "junit")
+	output.Complete(cmd, "skip", o.ids()...)
 	return cmd
 }
 
-// checks returns what is to be checked.
-func (o *options) checks() []check {
-	if o.beforeAdoption {
-		return checksBeforeAdoption
-	}
-	return checks
-}
-
-func ids() []string {
+func (o *options) ids() []string {
 	var ids []string
-	for _, c := range slices.Concat(checks, checksBeforeAdoption) {
+	for _, c := range o.checks {
 		ids = append(ids, c.id)
 	}
 	return ids
 }
 
-func long() string {
-	list := func(checks []check) string {
-		var b strings.Builder
-		for _, c := range checks {
-			fmt.Fprintf(&b, "\n  %-22s %s", c.id, c.description)
-		}
-		return b.String()
-	}
-	return `Checks metrics.k8s.io as KEP-5207 wants it verified after an upgrade, a rollback or a
-migration, whoever serves it, and that custom.metrics.k8s.io and external.metrics.k8s.io
-of MetricsBackends are there. Each line tells what was looked at and, where it is not
-as it should be, what to do, with the next command to type on a line of its own.
-Discovery and metrics are those of the kube-apiserver that answers.
-
-Exit codes: 0 all checks passed (warnings and skipped ones included), 1 a check
-failed, 2 the checks could not be run.
-
-Checks:` + list(checks) + `
-
-With --before-adoption only:` + list(checksBeforeAdoption)
-}
-
 func (o *options) validate() error {
 	if formats[o.output] == nil {
-		return fmt.Errorf("--output %q: must be text, json or junit", o.output)
+		return fmt.Errorf("--output %q: must be text, json, yaml or junit", o.output)
 	}
 	for i, version := range o.expect {
 		version = strings.TrimSuffix(version, "."+group)
@@ -140,8 +141,8 @@ func (o *options) validate() error {
 		}
 	}
 	for _, s := range o.skip {
-		if id, _, _ := strings.Cut(s, "="); !slices.Contains(ids(), id) {
-			return fmt.Errorf("--skip %q: there is no such check; known: %s", s, strings.Join(ids(), ", "))
+		if id, _, _ := strings.Cut(s, "="); !slices.Contains(o.ids(), id) {
+			return fmt.Errorf("--skip %q: there is no such check; known: %s", s, strings.Join(o.ids(), ", "))
 		}
 	}
 	if o.timeout < 0 || o.maxAge < 0 {

@@ -67,12 +67,12 @@ func TestFlags(t *testing.T) {
 		options options
 		want    string
 	}{
-		"output":  {options{output: "xml"}, `--output "xml": must be text, json or junit`},
-		"expect":  {options{output: "text", expect: []string{"1"}}, `--expect "1": must be versions of metrics.k8s.io such as v1,v1beta1`},
-		"skip":    {options{output: "text", skip: []string{"data"}}, `--skip "data": there is no such check; known: backend-conditions, `},
-		"timeout": {options{output: "text", timeout: -1}, "--timeout and --max-age must not be negative"},
+		"output":  {options{checks: checks, output: "xml"}, `--output "xml": must be text, json, yaml or junit`},
+		"expect":  {options{checks: checks, output: "text", expect: []string{"1"}}, `--expect "1": must be versions of metrics.k8s.io such as v1,v1beta1`},
+		"skip":    {options{checks: checks, output: "text", skip: []string{"data"}}, `--skip "data": there is no such check; known: backend-conditions, `},
+		"timeout": {options{checks: checks, output: "text", timeout: -1}, "--timeout and --max-age must not be negative"},
 	}
-	named := options{output: "text", expect: []string{"v1.metrics.k8s.io", "v1beta1"}}
+	named := options{checks: checks, output: "text", expect: []string{"v1.metrics.k8s.io", "v1beta1"}}
 	if err := named.validate(); err != nil || !slices.Equal(named.expect, []string{"v1", "v1beta1"}) {
 		t.Errorf("versions by the names of their APIServices: %v, %v", named.expect, err)
 	}

@@ -25,7 +25,7 @@ const (
 	// requests, and two replicas scrape at different times.
 	agreeTries = 3
 	namesShown = 3
-	// podDue is how long a container runs before its pod must have metrics, or longer by maxAge.
+	// podDue is how long a container runs before its pod must have metrics, or longer by maxSampleAge.
 	podDue = 3 * time.Minute
 )
 

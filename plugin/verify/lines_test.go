@@ -95,7 +95,7 @@ func TestLines(t *testing.T) {
 			options: func(o *options) { o.maxAge = time.Hour },
 		},
 		"old data by the spec": {change: func(w *plugincluster.World) {
-			w.Backends[0].Spec.ResourceMetrics.MaxAge = &metav1.Duration{Duration: 12 * time.Second}
+			w.Backends[0].Spec.ResourceMetrics.MaxSampleAge = &metav1.Duration{Duration: 12 * time.Second}
 			for _, data := range w.Served {
 				data.Nodes["node-a"] = w.Now.Add(-13 * time.Second)
 			}

@@ -14,7 +14,11 @@ import (
 )
 
 // formats are the values of -o.
-var formats = map[string]func(io.Writer, *Report) error{"text": printText, "json": func(w io.Writer, r *Report) error { return output.JSON(w, r) }, "junit": printJUnit}
+var formats = map[string]func(io.Writer, *Report) error{
+	"text": printText, "junit": printJUnit,
+	"json": func(w io.Writer, r *Report) error { return output.Format("json").Print(w, r) },
+	"yaml": func(w io.Writer, r *Report) error { return output.Format("yaml").Print(w, r) },
+}
 
 var tones = map[Outcome]output.Tone{Pass: output.Good, Warn: output.Warning, Skip: output.Faint, Fail: output.Bad, Error: output.Bad}
 
@@ -96,7 +100,7 @@ type (
 // its output, since JUnit has no warnings.
 func printJUnit(w io.Writer, report *Report) error {
 	suite := junitSuite{
-		Name: "kubectl metrics verify", Tests: len(report.Checks),
+		Name: "kubectl metrics-backend " + report.command, Tests: len(report.Checks),
 		Failures: report.count(Fail), Errors: report.count(Error), Skipped: report.count(Skip),
 		Time: "0", Timestamp: report.Time.UTC().Format(time.RFC3339),
 		Property: []junitProperty{

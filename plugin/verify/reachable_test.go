@@ -16,7 +16,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/plugincluster"
 )
 
-func TestBeforeAdoption(t *testing.T) {
+func TestPreflight(t *testing.T) {
 	const readyz = "/api/v1/namespaces/metrics-backend-system/services/https:metrics-serving-cluster:https/proxy/readyz"
 	first := func(w *plugincluster.World) *v1alpha1.MetricsBackend { return &w.Backends[0] }
 	// theirs makes v1beta1 someone else's, of which the operator found something.
@@ -82,7 +82,7 @@ func TestBeforeAdoption(t *testing.T) {
 		},
 		"no pod is ready": {
 			change: func(w *plugincluster.World) { first(w).Status.Serving.ReadyReplicas = 0 }, code: output.NotMet,
-			want: []string{"it has no ready pod", "next: kubectl metrics status cluster\n"},
+			want: []string{"it has no ready pod", "next: kubectl metrics-backend status cluster\n"},
 		},
 		"no status":         {change: func(w *plugincluster.World) { first(w).Status.Serving = nil }, code: output.NotMet, want: []string{"it has no ready pod"}},
 		"spec.existing":     {change: func(w *plugincluster.World) { first(w).Spec.Existing = &v1alpha1.ExistingSpec{} }, code: output.OK, want: []string{"spec.existing names an implementation"}},
@@ -95,7 +95,7 @@ func TestBeforeAdoption(t *testing.T) {
 			if tc.change != nil {
 				tc.change(world)
 			}
-			got, code := verifyText(t, plugincluster.Start(t, world), func(o *options) { o.beforeAdoption = true })
+			got, code := verifyText(t, plugincluster.Start(t, world), func(o *options) { o.checks = preflightChecks })
 			if code != tc.code {
 				t.Errorf("exit code %d, want %d", code, tc.code)
 			}

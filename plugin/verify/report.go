@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package verify is `kubectl metrics verify`: it checks metrics.k8s.io of any implementation
+// Package verify is `kubectl metrics-backend verify`: it checks metrics.k8s.io of any implementation
 // as KEP-5207 requires it after an upgrade, a rollback or a migration.
 package verify
 
@@ -58,6 +58,8 @@ type Report struct {
 	// Outcome is Fail if a check failed, else Error if one could not be run.
 	Outcome Outcome  `json:"outcome"`
 	Checks  []Result `json:"checks"`
+	// command is verify or preflight.
+	command string
 }
 
 // count returns the number of checks with that outcome.
@@ -89,16 +91,16 @@ var checks = []check{
 	{"discovery-group", "/apis/metrics.k8s.io lists exactly the expected versions", discoveryGroup},
 	{"discovery-preferred", "the best version is the preferred one", discoveryPreferred},
 	{"resources-served", "each version serves nodes and pods", resourcesServed},
-	{"nodes-fresh", "each version answers nodes, with samples younger than maxAge", nodesFresh},
-	{"pods-fresh", "each version answers pods, with samples younger than maxAge", podsFresh},
+	{"nodes-fresh", "each version answers nodes, with samples younger than maxSampleAge", nodesFresh},
+	{"pods-fresh", "each version answers pods, with samples younger than maxSampleAge", podsFresh},
 	{"versions-agree", "all versions tell the same of nodes", versionsAgree},
 	{"hpa-active", "HorizontalPodAutoscalers by CPU or memory have ScalingActive", hpaActive},
 	{"other-apis", "APIs of MetricsBackends for custom and external metrics are available and answer", otherAPIs},
 	{"aggregator-available", "aggregator_unavailable_apiservice of kube-apiserver is 0", aggregatorAvailable},
 }
 
-// checksBeforeAdoption is what --before-adoption checks.
-var checksBeforeAdoption = []check{
+// preflightChecks are those of preflight.
+var preflightChecks = []check{
 	{"serving-reachable", "kube-apiserver reaches the serving pods of each MetricsBackend", servingReachable},
 	{"nothing-lost", "the serving pods answer what the other implementation does, which nobody applies again", nothingLost},
 }
@@ -108,8 +110,8 @@ func (snap *snapshot) verify(ctx context.Context) (*Report, error) {
 	if err := snap.prepare(ctx); err != nil {
 		return nil, err
 	}
-	report := &Report{Cluster: snap.cluster.Host, Expected: snap.expected, ExpectedBy: snap.expectedBy}
-	for _, c := range snap.checks() {
+	report := &Report{command: snap.command, Cluster: snap.cluster.Host, Expected: snap.expected, ExpectedBy: snap.expectedBy}
+	for _, c := range snap.checks {
 		if slices.Contains(snap.skip, c.id) {
 			report.Checks = append(report.Checks, Result{ID: c.id, Subject: c.description, Outcome: Skip, Message: "left out by --skip"})
 			continue

@@ -132,7 +132,7 @@ func (snap *snapshot) maxAgeOfSamples() time.Duration {
 		spec := backends[i].Spec.DeepCopy()
 		v1alpha1.SetDefaults(spec)
 		if spec.ResourceMetrics != nil {
-			longest = max(longest, spec.ResourceMetrics.MaxAge.Duration)
+			longest = max(longest, spec.ResourceMetrics.MaxSampleAge.Duration)
 		}
 	}
 	return longest

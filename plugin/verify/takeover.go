@@ -54,7 +54,7 @@ func takeover(backend *v1alpha1.MetricsBackend, r *aggregation.Registration) Res
 	case len(status.Differences) > 0 && r.Group != aggregation.GroupResourceMetrics:
 		return fail(subject, different, "add sources and rules for it, or leave the version to "+r.Service)
 	case len(status.Differences) > 0:
-		return warn(subject, different, "look why, with kubectl metrics status")
+		return warn(subject, different, "look why, with kubectl metrics-backend status")
 	case status.AppliedBy != "":
 		return warn(subject, "the serving pods answer what "+r.Service+" does; but it is applied by "+status.AppliedBy+", whose next change takes it back",
 			"stop that before the takeover: docs/lifecycle.md#who-else-writes-the-apiservice")

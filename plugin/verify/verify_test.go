@@ -25,7 +25,7 @@ const years = 365 * 24 * time.Hour
 func verifyText(t *testing.T, c *plugincluster.Cluster, change func(*options)) (string, int) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	o := &options{streams: genericiooptions.IOStreams{Out: &out, ErrOut: &errs}, clock: clock.RealClock{}, output: "text"}
+	o := &options{streams: genericiooptions.IOStreams{Out: &out, ErrOut: &errs}, clock: clock.RealClock{}, command: "verify", checks: checks, output: "text"}
 	if change != nil {
 		change(o)
 	}

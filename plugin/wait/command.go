@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wait is `kubectl metrics wait`: it waits for a condition or a source of a MetricsBackend, for versions of a
+// Package wait is `kubectl metrics-backend wait`: it waits for a condition or a source of a MetricsBackend, for versions of a
 // metrics API, or for its release.
 package wait
 
@@ -34,29 +34,29 @@ const long = `Waits, and prints what is missing whenever that changes.
 Exit codes: 0 it is so, 1 not within --timeout, 2 it could not be waited for.`
 
 const example = `  # Has the change arrived?
-  kubectl metrics wait
+  kubectl metrics-backend wait
 
   # May the pods of the old version go?
-  kubectl metrics wait --for=versions=v1beta1 --timeout=2m
+  kubectl metrics-backend wait --for=versions=v1beta1 --timeout=2m
 
   # Has prometheus-adapter's API moved here, with the version that it had not?
-  kubectl metrics wait --for=versions=v1beta2.custom.metrics.k8s.io,v1beta1.custom.metrics.k8s.io
+  kubectl metrics-backend wait --for=versions=v1beta2.custom.metrics.k8s.io,v1beta1.custom.metrics.k8s.io
 
   # One condition of one backend
-  kubectl metrics wait cluster --for=condition=CertificatesValid
+  kubectl metrics-backend wait cluster --for=condition=CertificatesValid
 
   # Is the metrics API gone, so that namespaces can be deleted?
-  kubectl metrics wait --for=versions=none`
+  kubectl metrics-backend wait --for=versions=none`
 
 // defaultTimeout suffices for a rollout of a few pods with their first scrapes.
 const defaultTimeout = 5 * time.Minute
 
-// NewCommand returns `kubectl metrics wait`.
+// NewCommand returns `kubectl metrics-backend wait`.
 func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams) *cobra.Command {
 	text, timeout := "ready", defaultTimeout
 	cmd := &cobra.Command{
 		Use:               "wait [BACKEND]",
-		Short:             "Wait until a backend is ready, or versions are there or gone",
+		Short:             "Wait for a MetricsBackend to be ready, or for API versions to be registered or removed",
 		Long:              long,
 		Example:           example,
 		Args:              cobra.MaximumNArgs(1),

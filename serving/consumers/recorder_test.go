@@ -112,11 +112,11 @@ func TestRecorder(t *testing.T) {
 		"the project's own tools are no consumers": {
 			record: func(r *Recorder, _ *testingclock.FakePassiveClock) {
 				r.Record(v1, v1alpha1.OperatorUserAgent+"/v0.2.0 (linux/amd64)", "operator")
-				r.Record(v1, "kubectl-metrics/v0.2.0", "jane")
-				r.Record(v1, "kubectl-metrics-of-another-hand/v1", "jane")
+				r.Record(v1, "kubectl-metrics-backend/v0.2.0", "jane")
+				r.Record(v1, "kubectl-metrics-backend-of-another-hand/v1", "jane")
 			},
 			want: v1alpha1.ConsumerReport{Consumers: []v1alpha1.ConsumerStatus{
-				consumer("v1", "kubectl-metrics-of-another-hand", "jane", "2026-11-01"),
+				consumer("v1", "kubectl-metrics-backend-of-another-hand", "jane", "2026-11-01"),
 			}},
 		},
 		"foreign bytes": {

@@ -137,7 +137,7 @@ func TestRefusals(t *testing.T) {
 	w.add("lag_seconds", lag...)
 	w.add("rest_of_lag_seconds", lag...)
 	const notWhole = `external metric \"lag_seconds\" (spec.externalMetrics.rules[0]): there is no value, since the series {partition=\"1\"} has none: ` +
-		`Infinite: the value is infinite; correct the query, or set invalidValues to Omit in spec.externalMetrics.rules[0], which serves the other series`
+		`Infinite: the value is infinite; correct the query, or set invalidValuesPolicy to Omit in spec.externalMetrics.rules[0], which serves the other series`
 	w.add("empty")
 	tests := map[string]struct {
 		method, path string

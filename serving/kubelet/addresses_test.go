@@ -114,7 +114,7 @@ func TestAddressThatDropsPackets(t *testing.T) {
 	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
 		var dialed []string
 		cfg := testSettings()
-		cfg.TLS = v1alpha1.KubeletTLSSkip
+		cfg.TLS = v1alpha1.KubeletTLSInsecureSkipTLSVerify
 		s := newTestSource(t, clock.RealClock{}, nil, func(ctx context.Context, _, address string) (net.Conn, error) {
 			dialed = append(dialed, address)
 			if strings.HasPrefix(address, "[") {

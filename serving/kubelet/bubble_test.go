@@ -73,7 +73,7 @@ func (f *bubble) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 func newBubble(t *testing.T, cfg Settings, certificate tls.Certificate, handle func(node string, w http.ResponseWriter, r *http.Request)) *bubble {
 	t.Helper()
 	f := &bubble{conns: make(chan net.Conn), ended: make(chan struct{}), requests: map[string][]time.Time{}}
-	cfg.TLS = v1alpha1.KubeletTLSSkip
+	cfg.TLS = v1alpha1.KubeletTLSInsecureSkipTLSVerify
 	var err error
 	f.source, err = NewSource(Options{
 		Store: samplestore.NewStore(clock.RealClock{}, 90*time.Second), Clock: clock.RealClock{},

@@ -64,7 +64,7 @@ func TestTLS(t *testing.T) {
 		"Verify, TLS 1.2":               {certificate: ca.issue(nil, "192.0.2.1"), server: func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }, mode: v1alpha1.KubeletTLSVerify},
 		"PinOnFirstUse, any first":      {certificate: other.issue(past, "n1"), mode: v1alpha1.KubeletTLSPinOnFirstUse},
 		"PinOnFirstUse, an old version": {certificate: ca.issue(nil, "n1"), server: func(c *tls.Config) { c.MaxVersion = tls.VersionTLS11 }, mode: v1alpha1.KubeletTLSPinOnFirstUse, want: v1alpha1.ScrapeConnectionFailed},
-		"Skip, any":                     {certificate: other.issue(past, "n1"), mode: v1alpha1.KubeletTLSSkip},
+		"Skip, any":                     {certificate: other.issue(past, "n1"), mode: v1alpha1.KubeletTLSInsecureSkipTLSVerify},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestPin(t *testing.T) {
 	kubelet.show(first)
 	scrape(&again, v1alpha1.ScrapeCertificateChanged)
 	// Another mode and back drops the pins.
-	for _, mode := range []v1alpha1.KubeletTLSMode{v1alpha1.KubeletTLSSkip, v1alpha1.KubeletTLSPinOnFirstUse} {
+	for _, mode := range []v1alpha1.KubeletTLSMode{v1alpha1.KubeletTLSInsecureSkipTLSVerify, v1alpha1.KubeletTLSPinOnFirstUse} {
 		cfg.TLS = mode
 		mustApply(t, s, cfg)
 		scrape(&again, "")
@@ -519,7 +519,7 @@ func TestConnectionReuse(t *testing.T) {
 		{"another interval", apply(func(s *Settings) { s.Interval = time.Minute }), node, 1},
 		{"another CA", apply(func(s *Settings) { s.CABundle = ca.pem }), node, 2},
 		{"the same CA", apply(func(s *Settings) { s.CABundle = append([]byte{}, ca.pem...) }), node, 2},
-		{"another mode", apply(func(s *Settings) { s.TLS = v1alpha1.KubeletTLSSkip }), node, 3},
+		{"another mode", apply(func(s *Settings) { s.TLS = v1alpha1.KubeletTLSInsecureSkipTLSVerify }), node, 3},
 		{"another address", func() {}, moved, 4},
 		{"again there", func() {}, moved, 4},
 		{"another node at that address", func() {}, testNode("n2", "192.0.2.2"), 5},

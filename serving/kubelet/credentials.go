@@ -126,11 +126,11 @@ type kubeletTLS struct {
 func (c *credentials) kubeletTLS(mode v1alpha1.KubeletTLSMode, caBundle []byte) (*kubeletTLS, error) {
 	s := &kubeletTLS{credentials: c, mode: mode}
 	switch mode {
-	case v1alpha1.KubeletTLSPinOnFirstUse, v1alpha1.KubeletTLSSkip:
+	case v1alpha1.KubeletTLSPinOnFirstUse, v1alpha1.KubeletTLSInsecureSkipTLSVerify:
 		return s, nil
 	case v1alpha1.KubeletTLSVerify, v1alpha1.KubeletTLSVerifyOrPin:
 	default:
-		return nil, fmt.Errorf("kubelet TLS mode %q: must be VerifyOrPin, Verify, PinOnFirstUse or Skip", mode)
+		return nil, fmt.Errorf("kubelet TLS mode %q: must be VerifyOrPin, Verify, PinOnFirstUse or InsecureSkipTLSVerify", mode)
 	}
 	ca, name := caBundle, "kubeletTLS.caBundle"
 	if len(ca) == 0 {

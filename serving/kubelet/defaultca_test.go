@@ -79,7 +79,7 @@ func TestSetDefaultCANotInUse(t *testing.T) {
 	tests := map[string]func(*Settings){
 		"a CA of the settings": func(cfg *Settings) { cfg.CABundle = ca.pem },
 		"PinOnFirstUse":        func(cfg *Settings) { cfg.TLS = v1alpha1.KubeletTLSPinOnFirstUse },
-		"Skip":                 func(cfg *Settings) { cfg.TLS = v1alpha1.KubeletTLSSkip },
+		"Skip":                 func(cfg *Settings) { cfg.TLS = v1alpha1.KubeletTLSInsecureSkipTLSVerify },
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {

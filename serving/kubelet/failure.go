@@ -55,7 +55,7 @@ func classify(timeout time.Duration, limit int64, err error) *failure {
 			"check that the kubelet runs and that nothing, such as a firewall or a network policy, drops packets to its port: %w", timeout, err)
 	case errors.Is(err, textparse.ErrTooLarge):
 		return failf(v1alpha1.ScrapeBodyTooLarge, "the answer is larger than %d bytes: "+
-			"set spec.resourceMetrics.scrape.maxBodySize if the node really has so many containers: %w", limit, err)
+			"set spec.resourceMetrics.scrape.maxResponseSize if the node really has so many containers: %w", limit, err)
 	case is[*pinError](err):
 		return failf(v1alpha1.ScrapeCertificateChanged, "the certificate is not the one that was pinned at the first contact: "+
 			"if the kubelet's certificate was renewed, restart the serving pods or replace the Node object; otherwise find out who answers at this address: %w", err)

@@ -30,7 +30,7 @@ func TestNodesThatComeAndGo(t *testing.T) {
 		relabelled := f.node(1)
 		relabelled.Labels = map[string]string{"scrape": "no"}
 		cfg := testSettings()
-		cfg.TLS = v1alpha1.KubeletTLSSkip
+		cfg.TLS = v1alpha1.KubeletTLSInsecureSkipTLSVerify
 		cfg.NodeSelector = labels.SelectorFromSet(labels.Set{"name": f.name(1)})
 		mustApply(t, f.source, cfg)
 		time.Sleep(time.Minute)

@@ -56,7 +56,7 @@ const (
 	// maxFuture is how far a timestamp may be ahead of our clock. It bounds how
 	// long a node's points stay the same after its clock was set back.
 	maxFuture = 2 * time.Minute
-	// maxPast is how old a sample may be: no maxAge would let it be served.
+	// maxPast is how old a sample may be: no maxSampleAge would let it be served.
 	maxPast = time.Hour
 	// maxCPU in core-seconds is the end of the kubelet's own counter, which has
 	// nanoseconds in 64 bits.

@@ -27,7 +27,7 @@ const staleAge = 10 * time.Minute
 func nodesWith(t *testing.T, histories ...history) *Source {
 	t.Helper()
 	cfg := testSettings()
-	cfg.TLS = v1alpha1.KubeletTLSSkip
+	cfg.TLS = v1alpha1.KubeletTLSInsecureSkipTLSVerify
 	s := newTestSource(t, clocktesting.NewFakeClock(epoch), nil, nil, cfg)
 	for i, h := range histories {
 		name := fmt.Sprintf("n%02d", i)

@@ -150,7 +150,7 @@ func TestConnectionUse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			kubelet := newScriptedKubelet(t, certificate, tt.scripts...)
 			cfg := testSettings()
-			cfg.TLS = v1alpha1.KubeletTLSSkip
+			cfg.TLS = v1alpha1.KubeletTLSInsecureSkipTLSVerify
 			s := newTestSource(t, clock.RealClock{}, nil, dialTo(kubelet.Addr().String()), cfg)
 			var got []v1alpha1.ScrapeReason
 			for range tt.want {
@@ -197,7 +197,7 @@ func TestUnsolicitedBytes(t *testing.T) {
 		}()
 	})
 	cfg := testSettings()
-	cfg.TLS = v1alpha1.KubeletTLSSkip
+	cfg.TLS = v1alpha1.KubeletTLSInsecureSkipTLSVerify
 	s := newTestSource(t, clock.RealClock{}, nil, kubelet.dial, cfg)
 	for range 20 {
 		checkFailure(t, s.scrapeOnce(t.Context(), testNode("n1", "192.0.2.1")), "", "")
@@ -216,7 +216,7 @@ func TestLongIntervalKeepsNoConnection(t *testing.T) {
 	certificate := newAuthority(t).issue(nil, "192.0.2.1")
 	kubelet := newScriptedKubelet(t, certificate, script{response(nodeBody), stay})
 	cfg := testSettings()
-	cfg.TLS, cfg.Interval = v1alpha1.KubeletTLSSkip, maxIdle
+	cfg.TLS, cfg.Interval = v1alpha1.KubeletTLSInsecureSkipTLSVerify, maxIdle
 	s := newTestSource(t, clock.RealClock{}, nil, dialTo(kubelet.Addr().String()), cfg)
 	checkFailure(t, s.scrapeOnce(t.Context(), testNode("n1", "192.0.2.1")), "", "")
 	<-kubelet.ended
@@ -252,7 +252,7 @@ func TestRemovedNodeClosesConnection(t *testing.T) {
 	certificate := newAuthority(t).issue(nil, "192.0.2.1")
 	kubelet := newScriptedKubelet(t, certificate, script{response(nodeBody), stay}, script{response(nodeBody), stay}, script{stay})
 	cfg := testSettings()
-	cfg.TLS = v1alpha1.KubeletTLSSkip
+	cfg.TLS = v1alpha1.KubeletTLSInsecureSkipTLSVerify
 	s := newTestSource(t, clock.RealClock{}, nil, dialTo(kubelet.Addr().String()), cfg)
 	checkFailure(t, s.scrapeOnce(t.Context(), testNode("n1", "192.0.2.1")), "", "")
 	s.DeleteNode("n1")
@@ -298,7 +298,7 @@ func TestWriteDeadline(t *testing.T) {
 			return client, nil
 		}
 		cfg := testSettings()
-		cfg.TLS = v1alpha1.KubeletTLSSkip
+		cfg.TLS = v1alpha1.KubeletTLSInsecureSkipTLSVerify
 		s := newTestSource(t, clock.RealClock{}, nil, dial, cfg)
 		begin := time.Now()
 		checkFailure(t, s.scrapeOnce(t.Context(), testNode("n1", "192.0.2.1")), v1alpha1.ScrapeTimeout, "10s")

@@ -38,7 +38,7 @@ func TestMaxConcurrent(t *testing.T) {
 				t.Errorf("%s was scraped %d times in 20 intervals", f.name(i), got)
 			}
 		}
-		cfg.MaxConcurrent, cfg.TLS = 8, v1alpha1.KubeletTLSSkip
+		cfg.MaxConcurrent, cfg.TLS = 8, v1alpha1.KubeletTLSInsecureSkipTLSVerify
 		mustApply(t, f.source, cfg)
 		f.mu.Lock()
 		f.most = 0
@@ -96,7 +96,7 @@ func TestIntervalChange(t *testing.T) {
 		const nodes = 60
 		cfg := testSettings()
 		f := newBubble(t, cfg, certificate, unstamped)
-		cfg.TLS = v1alpha1.KubeletTLSSkip
+		cfg.TLS = v1alpha1.KubeletTLSInsecureSkipTLSVerify
 		f.add(nodes)
 		time.Sleep(warmUpTime)
 		for _, interval := range []time.Duration{15 * time.Second, 5 * time.Second, time.Minute, 20 * time.Second} {
@@ -272,7 +272,7 @@ func TestIntervalChangeInWarmUp(t *testing.T) {
 		f.add(nodes)
 		time.Sleep(time.Second)
 		cfg := testSettings()
-		cfg.TLS, cfg.Interval = v1alpha1.KubeletTLSSkip, time.Minute
+		cfg.TLS, cfg.Interval = v1alpha1.KubeletTLSInsecureSkipTLSVerify, time.Minute
 		mustApply(t, f.source, cfg)
 		time.Sleep(firstSpread)
 		synctest.Wait()

@@ -127,7 +127,7 @@ func TestAnswers(t *testing.T) {
 			w.Header().Set("Content-Length", "2000000000")
 			_, _ = w.Write([]byte(nodeBody))
 			abort(w)
-		}, v1alpha1.ScrapeBodyTooLarge, "maxBodySize"},
+		}, v1alpha1.ScrapeBodyTooLarge, "maxResponseSize"},
 		"huge header": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X", strings.Repeat("x", 1<<20))
 			_, _ = w.Write([]byte(nodeBody))
@@ -157,7 +157,7 @@ func TestHugeBody(t *testing.T) {
 		}
 	})
 	s := newTestSource(t, clock.RealClock{}, ca.pem, kubelet.dial, testSettings())
-	checkFailure(t, s.scrapeOnce(t.Context(), testNode("n1", "192.0.2.1")), v1alpha1.ScrapeBodyTooLarge, "maxBodySize")
+	checkFailure(t, s.scrapeOnce(t.Context(), testNode("n1", "192.0.2.1")), v1alpha1.ScrapeBodyTooLarge, "maxResponseSize")
 }
 
 func TestHanging(t *testing.T) {
@@ -194,7 +194,7 @@ func TestHanging(t *testing.T) {
 				return client, nil
 			}
 			cfg := testSettings()
-			cfg.TLS = v1alpha1.KubeletTLSSkip
+			cfg.TLS = v1alpha1.KubeletTLSInsecureSkipTLSVerify
 			s := newTestSource(t, clock.RealClock{}, nil, dial, cfg)
 			checkFailure(t, s.scrapeOnce(t.Context(), testNode("n1", "192.0.2.1")), v1alpha1.ScrapeTimeout, "10s")
 			<-closed // the dial does not outlive the scrape

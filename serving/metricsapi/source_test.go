@@ -94,7 +94,7 @@ func newWorld(t testing.TB, group v1alpha1.MetricsAPIGroup, answer http.HandlerF
 	w.options.Tokens = func(string) transport.ResettableTokenSource { return &w.tokens }
 	w.spec = v1alpha1.MetricsAPISource{
 		Service: v1alpha1.ExistingService{Namespace: "keda", Name: "keda-metrics", Port: ptr.To[int32](443)}, Group: group,
-		TLS: v1alpha1.SourceTLS{ServerName: "example.com", CA: &v1alpha1.SecretKeyReference{SecretReference: v1alpha1.SecretReference{Name: "ca"}, Key: "ca.crt"}},
+		TLS: v1alpha1.SourceTLS{ServerName: "example.com", CASecretKeyRef: &v1alpha1.SecretKeyReference{SecretReference: v1alpha1.SecretReference{Name: "ca"}, Key: "ca.crt"}},
 	}
 	for _, f := range change {
 		f(w)
@@ -262,7 +262,7 @@ func TestFailures(t *testing.T) {
 		"down":                  {nil, at("127.0.0.1:1", nil), "ConnectionFailed: no connection, or it broke: dial tcp 127.0.0.1:1", ""},
 		"breaks":                {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, nil, "ConnectionFailed: no connection, or it broke: ", ""},
 		"no TLS":                {nil, at(plain.Listener.Addr().String(), nil), "ConnectionFailed: what answers does not speak TLS", ""},
-		"of another authority":  {nil, func(w *world) { w.spec.TLS.CA = nil }, "CertificateUntrusted: the server's certificate is not signed by an authority that is trusted", ""},
+		"of another authority":  {nil, func(w *world) { w.spec.TLS.CASecretKeyRef = nil }, "CertificateUntrusted: the server's certificate is not signed by an authority that is trusted", ""},
 		"for another name":      {nil, func(w *world) { w.spec.TLS.ServerName = "" }, "CertificateUntrusted: the server's certificate is for another name: set tls.serverName to one that is in it: x509: certificate is valid for example.com, *.example.com, not keda-metrics.keda.svc", ""},
 		"no Service":            {nil, at("", query.Failf(query.ReasonServiceMissing, "no such Service")), "ServiceMissing: no such Service", ""},
 		"no address":            {nil, at("", errors.New("no answer")), "ConnectionFailed: no connection, or it broke: no answer", ""},

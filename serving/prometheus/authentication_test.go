@@ -134,7 +134,7 @@ func newIssuer(t *testing.T, answer http.HandlerFunc) (*issuer, func(*v1alpha1.P
 	i.host = server.Listener.Addr().String()
 	return i, func(s *v1alpha1.PrometheusSource) {
 		s.Authentication.OAuth2 = &v1alpha1.SourceOAuth2{
-			TokenURL: server.URL + "/token", Client: v1alpha1.SecretReference{Name: "client"}, Scopes: []string{"read", "query"},
+			TokenURL: server.URL + "/token", CredentialsSecretRef: v1alpha1.SecretReference{Name: "client"}, Scopes: []string{"read", "query"},
 		}
 	}
 }
@@ -255,7 +255,7 @@ func TestOAuth2Failures(t *testing.T) {
 		"redirected":   {answer: http.RedirectHandler("https://elsewhere.example/", http.StatusTemporaryRedirect).ServeHTTP, want: "cannot fetch token: 307"},
 		"no token":     {answer: answers("application/json", `{}`), want: "missing access_token"},
 		"endless":      {answer: func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, io.LimitReader(zeros{}, 64<<20)) }, want: "cannot parse json"},
-		"not verified": {answer: grant("issued", 60), change: func(s *v1alpha1.PrometheusSource) { s.TLS = v1alpha1.SourceTLS{InsecureSkipVerify: true} }, want: "signed by unknown authority"},
+		"not verified": {answer: grant("issued", 60), change: func(s *v1alpha1.PrometheusSource) { s.TLS = v1alpha1.SourceTLS{InsecureSkipTLSVerify: true} }, want: "signed by unknown authority"},
 		"token echoed": {answer: grant("issued-secret", 60), source: echo, want: "got Bearer " + sourceclient.Redacted},
 	} {
 		t.Run(name, func(t *testing.T) {

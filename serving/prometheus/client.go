@@ -200,7 +200,7 @@ func (s *settings) rejectPartial(e envelope) error {
 	case !e.partial:
 		return nil
 	}
-	return query.Failf(query.ReasonPartialResponse, "a part of the server did not answer, so data is missing (partialResponse: Accept would use the rest): %s", what)
+	return query.Failf(query.ReasonPartialResponse, "a part of the server did not answer, so data is missing (partialResponsePolicy: Accept would use the rest): %s", what)
 }
 
 // aboutQuery reports whether a warning is about the query, as Prometheus marks them since 2.48. All

@@ -119,7 +119,7 @@ func TestEvaluate(t *testing.T) {
 				_ = r.ParseForm()
 				asked = r.PostForm
 				answers("application/json", tc.body)(rw, r)
-			}, func(s *v1alpha1.PrometheusSource) { s.PartialResponse = tc.partial })
+			}, func(s *v1alpha1.PrometheusSource) { s.PartialResponsePolicy = tc.partial })
 			got, err := w.source.Evaluate(t.Context(), query.Query{Expression: tc.expression}, instant)
 			if err != nil {
 				t.Fatal(err)

@@ -30,7 +30,9 @@ func FuzzAnswer(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	const limit, longest = 5, 20
-	w := newWorld(f, nil, func(s *v1alpha1.PrometheusSource) { s.Authentication.BearerToken = secretKey("login", "token") })
+	w := newWorld(f, nil, func(s *v1alpha1.PrometheusSource) {
+		s.Authentication.BearerTokenSecretKeyRef = secretKey("login", "token")
+	})
 	w.secrets.set("login", map[string]string{"token": "s3cret"})
 	n, failure := w.source.client.Connection()
 	if failure != nil {

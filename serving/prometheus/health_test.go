@@ -210,7 +210,7 @@ func TestHealthAfterPartialResponses(t *testing.T) {
 		})
 		want := v1alpha1.SourceHealth{
 			Reason: "PartialResponse", Since: b.since(0),
-			Message: "a part of the server did not answer, so data is missing (partialResponse: Accept would use the rest): store down",
+			Message: "a part of the server did not answer, so data is missing (partialResponsePolicy: Accept would use the rest): store down",
 		}
 		for range 3 {
 			if _, err := b.source.Evaluate(t.Context(), query.Query{Expression: "missing"}, time.Now()); failureIn(t, err).Reason != query.ReasonPartialResponse {
@@ -234,7 +234,7 @@ func TestHealthAfterPartialResponses(t *testing.T) {
 		if _, err := b.source.Evaluate(t.Context(), query.Query{Expression: "missing"}, time.Now()); err == nil {
 			t.Error("a partial response was accepted")
 		}
-		spec := v1alpha1.PrometheusSource{URL: "http://prometheus.example", PartialResponse: v1alpha1.PartialResponseAccept}
+		spec := v1alpha1.PrometheusSource{URL: "http://prometheus.example", PartialResponsePolicy: v1alpha1.PartialResponseAccept}
 		if err := b.source.Apply(spec); err != nil {
 			t.Error(err)
 		}

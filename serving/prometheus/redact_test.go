@@ -19,14 +19,16 @@ import (
 // Whatever a server echoes, and wherever, no credential reaches a caller.
 func TestRedaction(t *testing.T) {
 	credentials := map[string]func(*v1alpha1.PrometheusSource){
-		"bearer token": func(s *v1alpha1.PrometheusSource) { s.Authentication.BearerToken = secretKey("login", "token") },
+		"bearer token": func(s *v1alpha1.PrometheusSource) {
+			s.Authentication.BearerTokenSecretKeyRef = secretKey("login", "token")
+		},
 		"basic": func(s *v1alpha1.PrometheusSource) {
-			s.Authentication.Basic = &v1alpha1.SecretReference{Name: "login"}
+			s.Authentication.BasicAuthSecretRef = &v1alpha1.SecretReference{Name: "login"}
 		},
 		"headers": func(s *v1alpha1.PrometheusSource) {
 			s.Headers = []v1alpha1.SourceHeader{
-				{Name: "Cookie", ValueFrom: secretKey("login", "cookie")}, {Name: "X-Session", Value: "visible-session"},
-				{Name: "Authorization", ValueFrom: secretKey("login", "header")},
+				{Name: "Cookie", ValueSecretKeyRef: secretKey("login", "cookie")}, {Name: "X-Session", Value: "visible-session"},
+				{Name: "Authorization", ValueSecretKeyRef: secretKey("login", "header")},
 			}
 		},
 	}

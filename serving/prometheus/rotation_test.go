@@ -37,14 +37,16 @@ func TestRotation(t *testing.T) {
 		want   func(turn string) string
 	}{
 		"bearer token": {
-			change: func(s *v1alpha1.PrometheusSource) { s.Authentication.BearerToken = secretKey("login", "token") },
+			change: func(s *v1alpha1.PrometheusSource) {
+				s.Authentication.BearerTokenSecretKeyRef = secretKey("login", "token")
+			},
 			secret: func(turn string) map[string]string { return map[string]string{"token": "token-" + turn + "\n"} },
 			shown:  func(r *http.Request) string { return r.Header.Get("Authorization") },
 			want:   func(turn string) string { return "Bearer token-" + turn },
 		},
 		"basic": {
 			change: func(s *v1alpha1.PrometheusSource) {
-				s.Authentication.Basic = &v1alpha1.SecretReference{Name: "login"}
+				s.Authentication.BasicAuthSecretRef = &v1alpha1.SecretReference{Name: "login"}
 			},
 			secret: func(turn string) map[string]string {
 				return map[string]string{"username": "user", "password": "pass " + turn}
@@ -57,7 +59,7 @@ func TestRotation(t *testing.T) {
 		},
 		"tenant's header": {
 			change: func(s *v1alpha1.PrometheusSource) {
-				s.Headers = []v1alpha1.SourceHeader{{Name: "x-scope-orgid", ValueFrom: secretKey("login", "tenant")}}
+				s.Headers = []v1alpha1.SourceHeader{{Name: "x-scope-orgid", ValueSecretKeyRef: secretKey("login", "tenant")}}
 			},
 			secret: func(turn string) map[string]string { return map[string]string{"tenant": turn} },
 			shown:  func(r *http.Request) string { return r.Header.Get("X-Scope-OrgID") },
@@ -104,7 +106,7 @@ func TestAnotherSecret(t *testing.T) {
 			w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
 				shown.Store(r.Header.Get("Authorization"))
 				answers("application/json", oneSample)(rw, r)
-			}, func(s *v1alpha1.PrometheusSource) { s.Authentication.BearerToken = first })
+			}, func(s *v1alpha1.PrometheusSource) { s.Authentication.BearerTokenSecretKeyRef = first })
 			before := ""
 			if first != nil {
 				before = "Bearer old-token"
@@ -126,7 +128,7 @@ func TestAnotherSecret(t *testing.T) {
 			}
 			ask(before)
 			spec := w.spec
-			spec.Authentication.BearerToken = secretKey("new", "token")
+			spec.Authentication.BearerTokenSecretKeyRef = secretKey("new", "token")
 			w.secrets.yet("new", errors.New("Forbidden"))
 			w.secrets.remove("old")
 			if err := w.source.Apply(spec); err != nil {
@@ -136,7 +138,7 @@ func TestAnotherSecret(t *testing.T) {
 			w.clock.Step(sourceclient.MaxPending - time.Second)
 			ask(before)
 			w.clock.Step(2 * time.Second)
-			fails(`the Secret "new" for authentication.bearerToken is not known yet: Forbidden`)
+			fails(`the Secret "new" for authentication.bearerTokenSecretKeyRef is not known yet: Forbidden`)
 			w.secrets.yet("new", nil)
 			ask("Bearer new-token")
 
@@ -195,7 +197,7 @@ func TestRotationOfClientCertificate(t *testing.T) {
 	secrets.set("ca", map[string]string{"ca.crt": certificatePEM(server)})
 	source, err := New(sourceclient.Options{Name: "main", Secrets: secrets.get, Clock: clock.RealClock{}}, v1alpha1.PrometheusSource{
 		URL: server.URL,
-		TLS: v1alpha1.SourceTLS{CA: secretKey("ca", "ca.crt"), ClientCertificate: &v1alpha1.SecretReference{Name: "client"}},
+		TLS: v1alpha1.SourceTLS{CASecretKeyRef: secretKey("ca", "ca.crt"), ClientCertificateSecretRef: &v1alpha1.SecretReference{Name: "client"}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +223,7 @@ func TestRotationOfClientCertificate(t *testing.T) {
 	if seen[0] == seen[1] {
 		t.Errorf("the server saw %q twice", seen[0])
 	}
-	if err := source.Apply(v1alpha1.PrometheusSource{URL: server.URL, TLS: v1alpha1.SourceTLS{CA: secretKey("ca", "ca.crt")}}); err != nil {
+	if err := source.Apply(v1alpha1.PrometheusSource{URL: server.URL, TLS: v1alpha1.SourceTLS{CASecretKeyRef: secretKey("ca", "ca.crt")}}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant)
@@ -238,11 +240,11 @@ func TestRotationOfAuthority(t *testing.T) {
 		extra   *v1alpha1.ConfigMapKeyReference
 		missing string
 	}{
-		"Secret":    {v1alpha1.SourceTLS{CA: secretKey("bundle", "ca.pem")}, func(w *world) *secretData { return w.secrets }, nil, `there is no Secret "bundle" for tls.ca: create it in the backend's namespace`},
-		"ConfigMap": {bundleTLS("bundle", "ca.pem"), func(w *world) *secretData { return w.configMaps }, nil, `there is no ConfigMap "bundle" for tls.caConfigMap: create it in the backend's namespace`},
-		"serving.caConfigMap": {
+		"Secret":    {v1alpha1.SourceTLS{CASecretKeyRef: secretKey("bundle", "ca.pem")}, func(w *world) *secretData { return w.secrets }, nil, `there is no Secret "bundle" for tls.caSecretKeyRef: create it in the backend's namespace`},
+		"ConfigMap": {bundleTLS("bundle", "ca.pem"), func(w *world) *secretData { return w.configMaps }, nil, `there is no ConfigMap "bundle" for tls.caConfigMapKeyRef: create it in the backend's namespace`},
+		"serving.caConfigMapKeyRef": {
 			v1alpha1.SourceTLS{}, func(w *world) *secretData { return w.configMaps }, &v1alpha1.ConfigMapKeyReference{Name: "bundle", Key: "ca.pem"},
-			`there is no ConfigMap "bundle" for serving.caConfigMap: create it in the backend's namespace`,
+			`there is no ConfigMap "bundle" for serving.caConfigMapKeyRef: create it in the backend's namespace`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -283,13 +285,13 @@ func TestRotationOfAuthority(t *testing.T) {
 	}
 }
 
-// Only sources that verify with public authorities need serving.caConfigMap.
+// Only sources that verify with public authorities need serving.caConfigMapKeyRef.
 func TestWithoutExtraCA(t *testing.T) {
 	plain := httptest.NewServer(answers("application/json", oneSample))
 	defer plain.Close()
 	for name, change := range map[string]func(*v1alpha1.PrometheusSource){
 		"own CA":       nil,
-		"not verified": func(s *v1alpha1.PrometheusSource) { s.TLS = v1alpha1.SourceTLS{InsecureSkipVerify: true} },
+		"not verified": func(s *v1alpha1.PrometheusSource) { s.TLS = v1alpha1.SourceTLS{InsecureSkipTLSVerify: true} },
 		"no TLS":       func(s *v1alpha1.PrometheusSource) { s.URL, s.TLS = plain.URL, v1alpha1.SourceTLS{} },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -306,7 +308,7 @@ func TestWithoutExtraCA(t *testing.T) {
 }
 
 func bundleTLS(name, key string) v1alpha1.SourceTLS {
-	return v1alpha1.SourceTLS{CAConfigMap: &v1alpha1.ConfigMapKeyReference{Name: name, Key: key}}
+	return v1alpha1.SourceTLS{CAConfigMapKeyRef: &v1alpha1.ConfigMapKeyReference{Name: name, Key: key}}
 }
 
 // A rotation drops no request under way, and leaves no connection behind.
@@ -350,7 +352,7 @@ func TestRotationWithRequestsUnderWay(t *testing.T) {
 
 func TestSkippedVerification(t *testing.T) {
 	w := newWorld(t, answers("application/json", oneSample), func(s *v1alpha1.PrometheusSource) {
-		s.TLS = v1alpha1.SourceTLS{InsecureSkipVerify: true, ServerName: "anything.example"}
+		s.TLS = v1alpha1.SourceTLS{InsecureSkipTLSVerify: true, ServerName: "anything.example"}
 	})
 	if _, err := w.source.Evaluate(t.Context(), query.Query{Expression: "x"}, instant); err != nil {
 		t.Error(err)
@@ -377,7 +379,7 @@ func TestOldTLS(t *testing.T) {
 func TestAnotherTenantWithAnotherSecret(t *testing.T) {
 	w := newWorld(t, answers("application/json", oneSample), func(s *v1alpha1.PrometheusSource) {
 		s.Headers = []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", Value: "a"}}
-		s.Authentication.BearerToken = secretKey("old", "token")
+		s.Authentication.BearerTokenSecretKeyRef = secretKey("old", "token")
 	})
 	w.secrets.set("old", map[string]string{"token": "old-token"})
 	w.secrets.yet("new", errors.New("Forbidden"))
@@ -393,7 +395,7 @@ func TestAnotherTenantWithAnotherSecret(t *testing.T) {
 		},
 	} {
 		spec := w.spec
-		spec.Authentication.BearerToken = secretKey("new", "token")
+		spec.Authentication.BearerTokenSecretKeyRef = secretKey("new", "token")
 		change(&spec)
 		if err := w.source.Apply(spec); err != nil {
 			t.Fatal(err)

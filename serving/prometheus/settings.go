@@ -4,11 +4,14 @@
 package prometheus
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net/url"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
@@ -20,7 +23,7 @@ import (
 // response, which take more memory than their text if they are smaller.
 const minSampleSize = 64
 
-// settings are a validated spec. They are immutable.
+// settings are a spec with its defaults. They are immutable.
 type settings struct {
 	client    sourceclient.Spec
 	partial   v1alpha1.PartialResponsePolicy
@@ -38,12 +41,15 @@ func newSettings(given *v1alpha1.PrometheusSource) (*settings, error) {
 	spec := given.DeepCopy()
 	backend := &v1alpha1.MetricsBackendSpec{Sources: []v1alpha1.SourceSpec{{Name: "any", Prometheus: spec}}}
 	v1alpha1.SetDefaults(backend)
-	if errs := v1alpha1.Validate(backend); len(errs) > 0 {
-		return nil, errs.ToAggregate()
+	// The CRD has the same rule. A password would not be redacted; errors do not have the URL.
+	u, err := url.Parse(spec.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.ContainsAny(spec.URL, "?#") {
+		return nil, errors.New("url must be http:// or https:// and a host, without user, query and fragment")
 	}
-	// Validate has parsed both.
-	u, _ := url.Parse(spec.URL)
-	maxBytes, _ := spec.MaxResponseBytes()
+	maxBytes, err := resource.ParseQuantity(spec.MaxResponseSize)
+	if err != nil {
+		return nil, fmt.Errorf("maxResponseSize: %w", err)
+	}
 	parameters := ""
 	for _, p := range spec.QueryParameters {
 		parameters += "&" + url.QueryEscape(p.Name) + "=" + url.QueryEscape(p.Value)
@@ -53,13 +59,13 @@ func newSettings(given *v1alpha1.PrometheusSource) (*settings, error) {
 			Endpoint: strings.TrimRight(u.String(), "/"), Parameters: parameters,
 			TLS: spec.TLS, Authentication: spec.Authentication, Headers: spec.Headers,
 		},
-		partial:             spec.PartialResponse,
+		partial:             spec.PartialResponsePolicy,
 		timeout:             spec.Timeout.Duration,
-		discovery:           series.Settings{Interval: spec.SeriesInterval.Duration, MaxAge: spec.SeriesMaxAge.Duration},
+		discovery:           series.Settings{Interval: spec.SeriesInterval.Duration, MaxAge: spec.SeriesLookback.Duration},
 		seriesTimeout:       max(spec.Timeout.Duration, minSeriesTimeout),
 		seriesResponseBytes: maxSeriesResponseBytes,
 		seriesBytes:         maxSeriesBytes,
-		maxBytes:            maxBytes,
+		maxBytes:            maxBytes.Value(),
 	}, nil
 }
 

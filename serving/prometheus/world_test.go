@@ -96,7 +96,7 @@ func newWorld(t testing.TB, handler http.HandlerFunc, change func(*v1alpha1.Prom
 	w.spec = v1alpha1.PrometheusSource{
 		URL:     w.server.URL,
 		Timeout: &metav1.Duration{Duration: 5 * time.Second},
-		TLS:     v1alpha1.SourceTLS{CA: secretKey("ca", "ca.crt")},
+		TLS:     v1alpha1.SourceTLS{CASecretKeyRef: secretKey("ca", "ca.crt")},
 	}
 	if change != nil {
 		change(&w.spec)

@@ -44,7 +44,7 @@ func (m *MetricQuery) reject(v *Values) error {
 		more += "; correct the query"
 	}
 	if rest > 0 && first.Reason != OmitReasonDuplicate {
-		more += fmt.Sprintf(", or set invalidValues to Omit in %s, which serves the other series", m.Origin)
+		more += fmt.Sprintf(", or set invalidValuesPolicy to Omit in %s, which serves the other series", m.Origin)
 	}
 	return fmt.Errorf("%w: %w%s", noValue("there is no value, since the series %s has none", text.Printable(labelKey(first.Labels), maxLabels)), first, more)
 }

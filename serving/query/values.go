@@ -219,7 +219,7 @@ func (m *MetricQuery) combine(v *Values, samples []keyedSample) {
 			what = "with these labels"
 		}
 		v.omit(first.object, first.labels, OmitReasonDuplicate, fmt.Sprintf(
-			"the result has %d series %s: aggregate in the query, or set how to combine them in %s (duplicates)", len(samples), what, m.Origin))
+			"the result has %d series %s: aggregate in the query, or set how to combine them in %s (duplicatesPolicy)", len(samples), what, m.Origin))
 		return
 	}
 	value, at, invalid := m.joined(samples)

@@ -157,7 +157,7 @@ func TestValues(t *testing.T) {
 func TestExternalMetricsAreWhole(t *testing.T) {
 	const (
 		infinite = `there is no value, since the series {partition="1"} has none: Infinite: the value is infinite`
-		omit     = "; correct the query, or set invalidValues to Omit in rules[0], which serves the other series"
+		omit     = "; correct the query, or set invalidValuesPolicy to Omit in rules[0], which serves the other series"
 	)
 	lag := func(values ...float64) []Sample {
 		var samples []Sample
@@ -186,15 +186,15 @@ func TestExternalMetricsAreWhole(t *testing.T) {
 		"only others are whole": {MetricQuery{Select: labels.SelectorFromSet(labels.Set{"partition": "1"})}, lag(4, math.Inf(1), 3), []string{"no : Infinite"}, infinite + "; correct the query"},
 		"only others are not":   {MetricQuery{Select: labels.SelectorFromSet(labels.Set{"partition": "0"})}, lag(4, math.Inf(1), 3), []string{`{partition="0"}=4`}, ""},
 		"one too old": {MetricQuery{MaxSampleAge: time.Minute}, []Sample{sampleOf(4, "partition", "0"), {Labels: map[string]string{"partition": "1"}, Value: 2, Time: t0, Age: 90 * time.Second}}, []string{"no : TooOld"},
-			`there is no value, since the series {partition="1"} has none: TooOld: its newest sample was 1m30s old, and maxSampleAge is 1m0s: check what exports it, or set invalidValues to Omit in rules[0], which serves the other series`},
+			`there is no value, since the series {partition="1"} has none: TooOld: its newest sample was 1m30s old, and maxSampleAge is 1m0s: check what exports it, or set invalidValuesPolicy to Omit in rules[0], which serves the other series`},
 		"one has ended": {MetricQuery{MaxSampleAge: time.Minute}, []Sample{{Labels: map[string]string{"partition": "1"}, Value: 2, Time: t0, Age: EndedAge}}, []string{"no : TooOld"},
 			`there is no value, since the series {partition="1"} has none: TooOld: its series have ended, or have no recent sample: check what exports them`},
 		"made the same": {MetricQuery{Labels: map[string]string{"partition": "all"}}, lag(2, 3), []string{"no : Duplicate"},
-			`there is no value, since the series {partition="all"} has none: Duplicate: the result has 2 series with these labels: aggregate in the query, or set how to combine them in rules[0] (duplicates)`},
+			`there is no value, since the series {partition="all"} has none: Duplicate: the result has 2 series with these labels: aggregate in the query, or set how to combine them in rules[0] (duplicatesPolicy)`},
 		"made the same, and one is not summed": {MetricQuery{Labels: map[string]string{"partition": "all"}, Duplicates: v1alpha1.DuplicatesSum}, lag(2, math.Inf(1)), []string{"no : Infinite"},
 			`there is no value, since the series {partition="all"} has none: Infinite: of its series {partition="1"} the value is infinite; correct the query`},
 		"the same labels are not left out": {omitting, []Sample{sampleOf(5, "a", "1"), sampleOf(math.NaN(), "a", "2"), sampleOf(7, "a", "3"), sampleOf(8, "a", "3")}, []string{"no : NaN", "no : Duplicate"},
-			`there is no value, since the series {a="3"} has none: Duplicate: the result has 2 series with these labels: aggregate in the query, or set how to combine them in rules[0] (duplicates) (and 1 series more without a value)`},
+			`there is no value, since the series {a="3"} has none: Duplicate: the result has 2 series with these labels: aggregate in the query, or set how to combine them in rules[0] (duplicatesPolicy) (and 1 series more without a value)`},
 		"long labels": {external, []Sample{sampleOf(math.NaN(), "a\x1b", long)}, []string{"no : NaN"},
 			`there is no value, since the series {a?="` + strings.Repeat("x", 492) + `… has none: NaN: the value is NaN (not a number, such as 0/0); correct the query`},
 	}

@@ -253,11 +253,11 @@ func TestWatchLimits(t *testing.T) {
 	}{
 		"in total": {
 			change: func(l *stream.Limits) { l.Connections = 1 },
-			text:   `no more watches for user "system:anonymous", with 1 open: tenants share 1, and a single one may use half of them (spec.watch.maxConnections)`, after: "10",
+			text:   `no more watches for user "system:anonymous", with 1 open: tenants share 1, and a single one may use half of them (spec.watch.maxWatches)`, after: "10",
 		},
 		"of a user": {
 			change: func(l *stream.Limits) { l.PerUser = 1 },
-			text:   `user "system:anonymous" has all of its 1 watches in use (spec.watch.maxConnectionsPerUser)`, after: "10",
+			text:   `user "system:anonymous" has all of its 1 watches in use (spec.watch.maxWatchesPerUser)`, after: "10",
 		},
 		"of the rate": {
 			change: func(l *stream.Limits) { l.OpensPerSecond, l.OpensBurst = 0.5, 1 },

@@ -133,5 +133,5 @@ func (r *route) collisionProblem() *v1alpha1.RuleHealth {
 		return nil
 	}
 	return &v1alpha1.RuleHealth{Path: r.path, State: v1alpha1.RuleWarning, Reason: ReasonCollision, Message: fmt.Sprintf(
-		"rules or declared metrics define %d metrics that the source %q lists, too, such as %s: the route that comes first counts (explain-metric says which)", r.collision.count, r.source, r.collision.metric)}
+		"rules or declared metrics define %d metrics that the source %q lists, too, such as %s: the route that comes first counts (explain says which)", r.collision.count, r.source, r.collision.metric)}
 }

@@ -6,7 +6,6 @@
 package routes
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"regexp/syntax"
@@ -64,7 +63,10 @@ func newRoutes(specs []v1alpha1.MetricRoute, path string, group v1alpha1.Metrics
 		all = append(all, &route{path: path})
 	}
 	for i := range specs {
-		r := &route{path: fmt.Sprintf("%s.routes[%d]", path, i), source: specs[i].Source, match: specs[i].Match, anyCase: group == v1alpha1.ExternalMetricsGroup}
+		r := &route{path: fmt.Sprintf("%s.routes[%d]", path, i), match: specs[i].Match, anyCase: group == v1alpha1.ExternalMetricsGroup}
+		if specs[i].Own == nil {
+			r.source = specs[i].Source
+		}
 		if reason, err := r.compile(&specs[i], group, sources); err != nil {
 			r.problem = &v1alpha1.RuleHealth{Path: r.path, State: v1alpha1.RuleInvalid, Reason: reason, Message: err.Error()}
 		} else if at := slices.IndexFunc(all, func(o *route) bool { return o.covers(r) }); at >= 0 {
@@ -80,16 +82,11 @@ func newRoutes(specs []v1alpha1.MetricRoute, path string, group v1alpha1.Metrics
 func (r *route) compile(spec *v1alpha1.MetricRoute, group v1alpha1.MetricsAPIGroup, sources []v1alpha1.SourceSpec) (reason string, err error) {
 	m := &spec.Match
 	switch at := slices.IndexFunc(sources, func(s v1alpha1.SourceSpec) bool { return s.Name == spec.Source }); {
-	case (spec.Source == "") == (spec.Own == nil):
-		return ReasonInvalidRoute, errors.New("a route needs either source or own: {}")
 	case spec.Own != nil:
 	case at < 0:
 		return ReasonUnknownSource, fmt.Errorf("spec.sources has no %q: add it, or name another one", spec.Source)
 	case sources[at].MetricsAPI == nil || sources[at].MetricsAPI.Group != group:
 		return ReasonUnknownSource, fmt.Errorf("the source %q is not another implementation of %s (metricsAPI with this group): name one that is; rules and declared metrics read from other sources", spec.Source, group)
-	}
-	if len(m.Metrics) > 0 && m.MetricRegexp != "" {
-		return ReasonInvalidRoute, errors.New("match by metrics or by metricRegexp, not both: use two routes")
 	}
 	if len(m.Metrics) > 0 {
 		r.names = sets.New[string]()

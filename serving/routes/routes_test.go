@@ -270,19 +270,14 @@ func problemsOf(sources []v1alpha1.SourceSpec, routes ...v1alpha1.MetricRoute) (
 
 // TestInvalidRoutes: a route that cannot match anything is reported and matches nothing.
 func TestInvalidRoutes(t *testing.T) {
-	both := to("own", v1alpha1.RouteMatch{})
-	both.Source = "keda"
 	pattern := func(text string) v1alpha1.MetricRoute { return to("keda", v1alpha1.RouteMatch{MetricRegexp: text}) }
 	for name, test := range map[string]struct {
 		route v1alpha1.MetricRoute
 		want  string
 	}{
-		"both":               {both, "InvalidRoute: a route needs either source or own: {}"},
-		"neither":            {v1alpha1.MetricRoute{}, "InvalidRoute: a route needs either source or own: {}"},
 		"unknown":            {to("gone", v1alpha1.RouteMatch{}), `UnknownSource: spec.sources has no "gone"`},
 		"of the other group": {to("adapter", v1alpha1.RouteMatch{}), `UnknownSource: the source "adapter" is not another implementation of external.metrics.k8s.io`},
 		"no implementation":  {to("main", v1alpha1.RouteMatch{}), `UnknownSource: the source "main" is not another implementation`},
-		"two kinds of names": {to("keda", v1alpha1.RouteMatch{Metrics: []string{"a"}, MetricRegexp: "b"}), "InvalidRoute: match by metrics or by metricRegexp, not both"},
 		"no pattern":         {pattern("("), "InvalidRoute: metricRegexp: error parsing regexp: missing closing ): "},
 		"a long pattern":     {pattern("(a{30}){30}{30}"), "InvalidRoute: metricRegexp: "},
 		"nested patterns":    {pattern("((a{10}){10}){10}{10}"), "InvalidRoute: metricRegexp: "},

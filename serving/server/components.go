@@ -80,7 +80,7 @@ func (o *Options) newComponents(client *rest.Config, c clock.WithTicker, initial
 	}
 	// The Secrets of sources are in the namespace of this pod or, outside a pod, of the
 	// MetricsBackend.
-	namespace := cmp.Or(o.ServiceNamespace, initial.Spec.Namespace)
+	namespace := cmp.Or(o.ServiceNamespace, initial.Spec.Serving.Namespace)
 	references := config.NewReferences(typed, namespace, func(t v1alpha1.SourceToken) *accounttoken.Source {
 		// An account of its own: a source must not get the permissions of serving.
 		account := types.NamespacedName{Namespace: namespace, Name: o.ServiceName + t.AccountSuffix}
@@ -150,7 +150,7 @@ func (p *components) applySettings(ctx context.Context, s config.Settings) error
 	// Nothing below can fail.
 	p.store.SetMaxAge(s.MaxAge)
 	p.watches.apply(s.Watch)
-	p.pipeline.apply(ctx, s.Spec, s.Invalid)
+	p.pipeline.apply(ctx, s.Spec)
 	// Only now is it known whether rates come from kubelets or from rules.
 	p.resourceMetrics.collect(s.ResourceMetrics)
 	return nil

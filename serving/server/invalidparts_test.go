@@ -74,7 +74,7 @@ func TestInvalidParts(t *testing.T) {
 	namespaced := false
 	rule := v1alpha1.MetricRule{SeriesQuery: "queue_length", Resources: v1alpha1.RuleResources{Namespaced: &namespaced}}
 	spec := v1alpha1.MetricsBackendSpec{
-		Sources:         []v1alpha1.SourceSpec{prometheusAt("main", prometheusServer(t).URL), prometheusAt("broken", "ftp://x")},
+		Sources:         []v1alpha1.SourceSpec{prometheusAt("main", prometheusServer(t).URL), {Name: "broken"}},
 		ExternalMetrics: &v1alpha1.ExternalMetricsSpec{Rules: []v1alpha1.MetricRule{rule, {SeriesQuery: "{"}}, Routes: []v1alpha1.MetricRoute{{Source: "main"}, {Own: &v1alpha1.OwnMetrics{}}}},
 	}
 	bad := &v1alpha1.ExternalMetric{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "lag"}}
@@ -86,7 +86,7 @@ func TestInvalidParts(t *testing.T) {
 		`"path"="ExternalMetric shop/lag"|"reason"="InvalidQuery"|"message"="spec.query: `,
 		`"path"="spec.externalMetrics.routes[0]"|"reason"="UnknownSource"|"message"="the source \"main\" is not another implementation`,
 		`"path"="spec.externalMetrics.rules[1]"|"reason"="InvalidSeriesQuery"|"message"="seriesQuery is not a selector`,
-		`"path"="spec.sources[1]"|"reason"="InvalidSpec"|"message"="spec.sources[1].prometheus.url`,
+		`"path"="spec.sources[1]"|"reason"="InvalidSpec"|"message"="no kind of source is set`,
 	}
 	expect(map[string]float64{"rule": 1, "route": 1, "source": 1, "declared_metric": 1}, all...)
 	explained("misses", `no rule makes the metric "misses", and no ExternalMetric does in namespace "shop"; without metrics because of errors: spec.externalMetrics.rules[1] (InvalidSeriesQuery)`)

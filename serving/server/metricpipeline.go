@@ -11,7 +11,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -102,16 +101,15 @@ func (p *metricPipeline) reporter(observedGeneration func() int64) *report.Repor
 // run runs all parts until the context ends.
 func (p *metricPipeline) run(ctx context.Context) { p.running.Run(ctx) }
 
-// apply applies a spec with its defaults. errs are the errors of its independent parts, each
-// of which returns its error and does not affect the others.
-func (p *metricPipeline) apply(ctx context.Context, spec *v1alpha1.MetricsBackendSpec, errs field.ErrorList) {
+// apply applies a spec with its defaults.
+func (p *metricPipeline) apply(ctx context.Context, spec *v1alpha1.MetricsBackendSpec) {
 	p.references.Watch(spec) //nolint:contextcheck // Informers last as long as Run.
 	if len(spec.Sources) > 0 {
 		p.hasSources()
 	}
-	p.sources.extraCA.Store(spec.Serving.CAConfigMap)
+	p.sources.extraCA.Store(spec.Serving.CAConfigMapKeyRef)
 	// Sources first, since rules refer to them.
-	p.sources.apply(spec.Sources, errs) //nolint:contextcheck // Sources last as long as Run.
+	p.sources.apply(spec.Sources) //nolint:contextcheck // Sources last as long as Run.
 	// Only now is no other object in use.
 	p.references.Retain(spec)
 	p.evaluator.SourcesChanged()

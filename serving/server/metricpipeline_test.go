@@ -64,19 +64,19 @@ func (p *metricPipeline) applied(t *testing.T, spec v1alpha1.MetricsBackendSpec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.apply(t.Context(), s.Spec, s.Invalid)
+	p.apply(t.Context(), s.Spec)
 }
 
-// TestExtraCA: sources follow the ConfigMap of serving.caConfigMap, which is watched.
+// TestExtraCA: sources follow the ConfigMap of serving.caConfigMapKeyRef, which is watched.
 func TestExtraCA(t *testing.T) {
 	p := newMetricPipeline(&noResources{}, config.NewReferences(fake.NewClientset(), "backend", nil),
 		samplestore.NewStore(clock.RealClock{}, time.Minute), fakeKubelets{}, nil, clock.RealClock{}, 200)
 	for name, want := range map[string]string{
-		"first":  `the ConfigMap "first" for serving.caConfigMap is not known yet: no answer from kube-apiserver yet`,
-		"second": `the ConfigMap "second" for serving.caConfigMap is not known yet: no answer from kube-apiserver yet`,
+		"first":  `the ConfigMap "first" for serving.caConfigMapKeyRef is not known yet: no answer from kube-apiserver yet`,
+		"second": `the ConfigMap "second" for serving.caConfigMapKeyRef is not known yet: no answer from kube-apiserver yet`,
 	} {
 		p.applied(t, v1alpha1.MetricsBackendSpec{
-			Serving: v1alpha1.ServingSpec{CAConfigMap: &v1alpha1.ConfigMapKeyReference{Name: name, Key: "ca.crt"}},
+			Serving: v1alpha1.ServingSpec{CAConfigMapKeyRef: &v1alpha1.ConfigMapKeyReference{Name: name, Key: "ca.crt"}},
 			Sources: []v1alpha1.SourceSpec{prometheusAt("main", "https://127.0.0.1:1")},
 		})
 		source, _ := p.sources.find("main")

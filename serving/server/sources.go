@@ -14,7 +14,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -23,7 +22,6 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
-	"github.com/metricsbackend/metrics-backend-operator/serving/server/config"
 	"github.com/metricsbackend/metrics-backend-operator/serving/sourceclient"
 )
 
@@ -41,7 +39,7 @@ type sourceRegistry struct {
 	// metricsAPITokens returns tokens for other implementations, and address that of their Services.
 	metricsAPITokens sourceclient.Tokens
 	address          metricsapi.Address
-	// extraCA is serving.caConfigMap.
+	// extraCA is serving.caConfigMapKeyRef.
 	extraCA atomic.Pointer[v1alpha1.ConfigMapKeyReference]
 	// onSeries is called when the known series of a matcher have changed.
 	onSeries func(source, matcher string)
@@ -71,9 +69,8 @@ type namedSource struct {
 	stop     func()
 }
 
-// apply replaces the sources by those of a spec. A source with errors in errs becomes one
-// that returns them.
-func (r *sourceRegistry) apply(specs []v1alpha1.SourceSpec, errs field.ErrorList) {
+// apply replaces the sources by those of a spec.
+func (r *sourceRegistry) apply(specs []v1alpha1.SourceSpec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := slices.Clone(r.sources)
@@ -84,8 +81,7 @@ func (r *sourceRegistry) apply(specs []v1alpha1.SourceSpec, errs field.ErrorList
 			old = before[at]
 			before = slices.Delete(before, at, at+1)
 		}
-		invalid := config.InvalidAt(errs, field.NewPath("spec", "sources").Index(i))
-		r.sources = append(r.sources, r.update(old, specs[i], invalid))
+		r.sources = append(r.sources, r.update(old, specs[i]))
 	}
 	for _, removed := range before {
 		removed.stop()
@@ -94,14 +90,12 @@ func (r *sourceRegistry) apply(specs []v1alpha1.SourceSpec, errs field.ErrorList
 
 // update returns the source for a spec: the old one of that name (nil for none) if it would
 // give the same results, else a new one, so that cached results of the old one are dropped.
-func (r *sourceRegistry) update(old *namedSource, spec v1alpha1.SourceSpec, invalid error) *namedSource {
-	if old != nil && reflect.DeepEqual(old.spec, spec) && (invalid == nil) == (old.invalid == nil) {
+func (r *sourceRegistry) update(old *namedSource, spec v1alpha1.SourceSpec) *namedSource {
+	if old != nil && reflect.DeepEqual(old.spec, spec) {
 		return old
 	}
 	next := &namedSource{spec: spec, since: metav1.NewTime(r.clock.Now()), stop: func() {}}
 	switch {
-	case invalid != nil:
-		next.invalid = invalid
 	case spec.MetricsAPI != nil:
 		if old != nil && reflect.DeepEqual(old.spec.MetricsAPI, spec.MetricsAPI) && old.source != nil {
 			old.spec = spec
@@ -152,7 +146,7 @@ func (r *sourceRegistry) options(name string) sourceclient.Options {
 func sameResults(a, b v1alpha1.SourceSpec) bool {
 	relevant := func(of v1alpha1.SourceSpec) v1alpha1.SourceSpec {
 		p := *of.Prometheus
-		p.Interval, p.Timeout, p.SeriesInterval, p.SeriesMaxAge, p.Tenancy = nil, nil, nil, nil, v1alpha1.SourceTenancy{}
+		p.Interval, p.Timeout, p.SeriesInterval, p.SeriesLookback, p.Tenancy = nil, nil, nil, nil, v1alpha1.SourceTenancy{}
 		of.Prometheus, of.Optional = &p, false
 		return of
 	}

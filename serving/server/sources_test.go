@@ -19,7 +19,6 @@ import (
 	"golang.org/x/oauth2"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
@@ -92,12 +91,11 @@ func eventuallyTrue(t *testing.T, what string, check func() bool) {
 func TestInvalidSource(t *testing.T) {
 	s := newSourceRegistry(t)
 	server := prometheusServer(t)
-	errs := field.ErrorList{field.Invalid(field.NewPath("spec", "sources").Index(1).Child("name"), "B@D", "is no name")}
-	s.apply([]v1alpha1.SourceSpec{prometheusAt("good", server.URL), prometheusAt("B@D", server.URL), {Name: "empty"}, prometheusAt("away", "http://127.0.0.1:1")}, errs)
+	s.apply([]v1alpha1.SourceSpec{prometheusAt("good", server.URL), prometheusAt("bad", "http://"), {Name: "empty"}, prometheusAt("away", "http://127.0.0.1:1")})
 	eventuallyTrue(t, "all sources were tried", func() bool {
-		return cmp.Equal(states(s), map[string]string{"good": "healthy", "B@D": "InvalidSpec", "empty": "InvalidSpec", "away": "ConnectionFailed"})
+		return cmp.Equal(states(s), map[string]string{"good": "healthy", "bad": "InvalidSpec", "empty": "InvalidSpec", "away": "ConnectionFailed"})
 	})
-	for name, want := range map[string]bool{"good": true, "away": true, "B@D": true, "empty": true, "none": false} {
+	for name, want := range map[string]bool{"good": true, "away": true, "bad": true, "empty": true, "none": false} {
 		if _, found := s.find(name); found != want {
 			t.Errorf("%s can be asked: %t, want %t", name, found, want)
 		}
@@ -115,11 +113,11 @@ func TestInvalidSource(t *testing.T) {
 		}
 	}
 	// It becomes valid, another is removed, and the order is that of the spec.
-	s.apply([]v1alpha1.SourceSpec{prometheusAt("B@D", server.URL), prometheusAt("good", server.URL)}, nil)
+	s.apply([]v1alpha1.SourceSpec{prometheusAt("bad", server.URL), prometheusAt("good", server.URL)})
 	eventuallyTrue(t, "the corrected source is healthy", func() bool {
-		return cmp.Equal(states(s), map[string]string{"good": "healthy", "B@D": "healthy"})
+		return cmp.Equal(states(s), map[string]string{"good": "healthy", "bad": "healthy"})
 	})
-	if got := s.health()[0].Name; got != "B@D" {
+	if got := s.health()[0].Name; got != "bad" {
 		t.Errorf("the first source is %s", got)
 	}
 }
@@ -129,15 +127,15 @@ func TestInvalidSource(t *testing.T) {
 func TestEditedSource(t *testing.T) {
 	s := newSourceRegistry(t)
 	server := prometheusServer(t)
-	s.apply([]v1alpha1.SourceSpec{prometheusAt("main", server.URL)}, nil)
+	s.apply([]v1alpha1.SourceSpec{prometheusAt("main", server.URL)})
 	before := s.lookup("main")
-	s.apply([]v1alpha1.SourceSpec{prometheusAt("main", server.URL)}, nil)
+	s.apply([]v1alpha1.SourceSpec{prometheusAt("main", server.URL)})
 	if s.lookup("main") != before {
 		t.Error("without an edit it became another source")
 	}
 	edited := prometheusAt("main", server.URL)
 	edited.Prometheus.Headers = []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", Value: "other"}}
-	s.apply([]v1alpha1.SourceSpec{edited}, nil)
+	s.apply([]v1alpha1.SourceSpec{edited})
 	after := s.lookup("main")
 	if after == before || after.prometheus != before.prometheus {
 		t.Error("an edit lost what the source knows, or left its answers valid")
@@ -154,12 +152,11 @@ func TestEditedMetricsAPI(t *testing.T) {
 	api := v1alpha1.SourceSpec{Name: "main", MetricsAPI: &v1alpha1.MetricsAPISource{Service: v1alpha1.ExistingService{Namespace: "keda", Name: "keda", Port: ptr.To[int32](443)}, Group: v1alpha1.ExternalMetricsGroup}}
 	optional, edited := *api.DeepCopy(), *api.DeepCopy()
 	optional.Optional, edited.MetricsAPI.Service.Name = true, "other"
-	invalid := field.ErrorList{field.Invalid(field.NewPath("spec", "sources").Index(0).Child("metricsAPI"), "", "is wrong")}
+	invalid := v1alpha1.SourceSpec{Name: "main"}
 	prometheus := prometheusAt("main", prometheusServer(t).URL)
 	var before *namedSource
 	for i, step := range []struct {
 		spec    v1alpha1.SourceSpec
-		errs    field.ErrorList
 		kept    bool
 		ready   bool
 		reason  string
@@ -171,10 +168,10 @@ func TestEditedMetricsAPI(t *testing.T) {
 		{spec: edited, reason: "Credentials", metrics: true},
 		{spec: prometheus, ready: true, reason: "healthy"},
 		{spec: edited, reason: "Credentials", metrics: true},
-		{spec: edited, errs: invalid, ready: true, reason: "InvalidSpec"},
+		{spec: invalid, ready: true, reason: "InvalidSpec"},
 		{spec: edited, reason: "Credentials", metrics: true},
 	} {
-		s.apply([]v1alpha1.SourceSpec{step.spec}, step.errs)
+		s.apply([]v1alpha1.SourceSpec{step.spec})
 		after := s.lookup("main")
 		if (after == before) != step.kept {
 			t.Errorf("step %d: kept is %t", i, after == before)
@@ -220,7 +217,7 @@ func TestSourcesReady(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newSourceRegistry(t)
-			s.apply(tc.sources, nil)
+			s.apply(tc.sources)
 			s.setMatchers(map[string][]string{"main": {"queue_length"}})
 			eventuallyTrue(t, "it is known what is waited for", func() bool {
 				err := s.ready()
@@ -244,10 +241,10 @@ func TestChangesThatKeepResults(t *testing.T) {
 		change func(*v1alpha1.SourceSpec)
 		same   bool
 	}{
-		"tenancy": {func(s *v1alpha1.SourceSpec) { s.Prometheus.Tenancy.UnconfinedNamespaces = []string{"shop"} }, true},
+		"tenancy": {func(s *v1alpha1.SourceSpec) { s.Prometheus.Tenancy.TrustedNamespaces = []string{"shop"} }, true},
 		"times": {func(s *v1alpha1.SourceSpec) {
 			d := &metav1.Duration{Duration: time.Minute}
-			s.Prometheus.Interval, s.Prometheus.Timeout, s.Prometheus.SeriesInterval, s.Prometheus.SeriesMaxAge = d, d, d, d
+			s.Prometheus.Interval, s.Prometheus.Timeout, s.Prometheus.SeriesInterval, s.Prometheus.SeriesLookback = d, d, d, d
 		}, true},
 		"optional": {func(s *v1alpha1.SourceSpec) { s.Optional = true }, true},
 		"URL":      {func(s *v1alpha1.SourceSpec) { s.Prometheus.URL += "/other" }, false},
@@ -255,16 +252,16 @@ func TestChangesThatKeepResults(t *testing.T) {
 			s.Prometheus.Headers = []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", Value: "a"}}
 		}, false},
 		"credentials": {func(s *v1alpha1.SourceSpec) {
-			s.Prometheus.Authentication.Basic = &v1alpha1.SecretReference{Name: "a"}
+			s.Prometheus.Authentication.BasicAuthSecretRef = &v1alpha1.SecretReference{Name: "a"}
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			registry := &sourceRegistry{clock: clock.RealClock{}, onSeries: func(string, string) {}}
-			registry.apply([]v1alpha1.SourceSpec{spec}, nil)
+			registry.apply([]v1alpha1.SourceSpec{spec})
 			before, _ := registry.find("main")
 			changed := *spec.DeepCopy()
 			test.change(&changed)
-			registry.apply([]v1alpha1.SourceSpec{changed}, nil)
+			registry.apply([]v1alpha1.SourceSpec{changed})
 			after, _ := registry.find("main")
 			if (before == after) != test.same {
 				t.Errorf("the evaluator sees the same source: %v", before == after)
@@ -302,7 +299,7 @@ func TestChangedSourceDropsResults(t *testing.T) {
 		spec v1alpha1.SourceSpec
 		want float64
 	}{{one, 1}, {one, 1}, {two, 2}, {one, 1}} {
-		registry.apply([]v1alpha1.SourceSpec{step.spec}, nil)
+		registry.apply([]v1alpha1.SourceSpec{step.spec})
 		if got := ask(); got != step.want {
 			t.Errorf("the source at %s answers %v", step.spec.Prometheus.URL, got)
 		}

@@ -77,7 +77,7 @@ func TestSourceNeverGetsServingsToken(t *testing.T) {
 	defer keda.Close()
 	specs = append(specs, v1alpha1.SourceSpec{Name: "keda", MetricsAPI: &v1alpha1.MetricsAPISource{
 		Service: v1alpha1.ExistingService{Namespace: "keda", Name: "keda-metrics", Port: ptr.To(int32(keda.Listener.Addr().(*net.TCPAddr).Port))},
-		Group:   v1alpha1.ExternalMetricsGroup, TLS: v1alpha1.SourceTLS{InsecureSkipVerify: true},
+		Group:   v1alpha1.ExternalMetricsGroup, TLS: v1alpha1.SourceTLS{InsecureSkipTLSVerify: true},
 	}})
 
 	initial, err := config.SettingsFrom(&v1alpha1.MetricsBackendSpec{})
@@ -98,7 +98,7 @@ func TestSourceNeverGetsServingsToken(t *testing.T) {
 			return err == nil
 		})
 	}
-	p.pipeline.sources.apply(specs, nil)
+	p.pipeline.sources.apply(specs)
 	for name, expression := range map[string]string{"open": "x", "thanos": "x", "keda": "/namespaces/shop/x"} {
 		s, _ := p.pipeline.sources.find(name)
 		if _, err := s.Evaluate(t.Context(), query.Query{Expression: expression}, time.Now()); err != nil {

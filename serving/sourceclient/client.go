@@ -38,7 +38,7 @@ type Options struct {
 	Secrets Secrets
 	// ConfigMaps returns the CA certificates in ConfigMaps; nil if the spec references none.
 	ConfigMaps ConfigMaps
-	// ExtraCA returns serving.caConfigMap: where CA certificates are that are trusted beside the public ones; nil
+	// ExtraCA returns serving.caConfigMapKeyRef: where CA certificates are that are trusted beside the public ones; nil
 	// for none.
 	ExtraCA func() *v1alpha1.ConfigMapKeyReference
 	// Tokens returns tokens of the ServiceAccount for sources; nil if the spec needs none.

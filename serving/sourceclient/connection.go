@@ -49,7 +49,7 @@ func newConnection(spec *Spec, c *credentials, before *Connection, o *Options) (
 	n := &Connection{Spec: spec, credentials: c}
 	if before != nil && before.credentials.sameTLS(c) && before.Spec.Endpoint == spec.Endpoint &&
 		before.Spec.TLS.ServerName == spec.TLS.ServerName &&
-		before.Spec.TLS.InsecureSkipVerify == spec.TLS.InsecureSkipVerify {
+		before.Spec.TLS.InsecureSkipTLSVerify == spec.TLS.InsecureSkipTLSVerify {
 		n.transport = before.transport
 	} else {
 		t, err := newTransport(spec, c, o)
@@ -106,7 +106,7 @@ func refuseRedirects(*http.Request, []*http.Request) error { return http.ErrUseL
 func newTransport(spec *Spec, c *credentials, o *Options) (*http.Transport, error) {
 	config, err := transport.TLSConfigFor(&transport.Config{TLS: transport.TLSConfig{
 		CAData: c.ca, CertData: c.certificate, KeyData: c.key,
-		ServerName: spec.TLS.ServerName, Insecure: spec.TLS.InsecureSkipVerify,
+		ServerName: spec.TLS.ServerName, Insecure: spec.TLS.InsecureSkipTLSVerify,
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("use the certificates that tls names: %w", err)
@@ -119,7 +119,7 @@ func newTransport(spec *Spec, c *credentials, o *Options) (*http.Transport, erro
 			return nil, fmt.Errorf("read the public CA certificates: %w", err)
 		}
 		if !config.RootCAs.AppendCertsFromPEM(c.extraCA) {
-			return nil, errors.New("no CA certificate in PEM under the key of the ConfigMap that serving.caConfigMap names, nor in tls: correct them")
+			return nil, errors.New("no CA certificate in PEM under the key of the ConfigMap that serving.caConfigMapKeyRef names, nor in tls: correct them")
 		}
 	}
 	t := &http.Transport{

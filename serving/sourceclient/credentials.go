@@ -67,36 +67,36 @@ type credentials struct {
 func resolve(spec *Spec, o *Options, issued func(client *credentials) transport.ResettableTokenSource) (*credentials, error) {
 	r := resolver{secrets: o.Secrets}
 	c := &credentials{}
-	if ref := spec.TLS.CA; ref != nil {
-		c.ca = r.key(ref, "tls.ca")
+	if ref := spec.TLS.CASecretKeyRef; ref != nil {
+		c.ca = r.key(ref, "tls.caSecretKeyRef")
 	}
-	if ref := spec.TLS.CAConfigMap; ref != nil {
-		c.ca = r.read("ConfigMap", o.ConfigMaps, ref.Name, ref.Key, "tls.caConfigMap")
+	if ref := spec.TLS.CAConfigMapKeyRef; ref != nil {
+		c.ca = r.read("ConfigMap", o.ConfigMaps, ref.Name, ref.Key, "tls.caConfigMapKeyRef")
 	}
-	public := strings.HasPrefix(spec.Endpoint, "https:") && c.ca == nil && !spec.TLS.InsecureSkipVerify
+	public := strings.HasPrefix(spec.Endpoint, "https:") && c.ca == nil && !spec.TLS.InsecureSkipTLSVerify
 	if o.ExtraCA != nil && (public || spec.Authentication.OAuth2 != nil) {
 		if ref := o.ExtraCA(); ref != nil {
-			c.extraCA = r.read("ConfigMap", o.ConfigMaps, ref.Name, ref.Key, "serving.caConfigMap")
+			c.extraCA = r.read("ConfigMap", o.ConfigMaps, ref.Name, ref.Key, "serving.caConfigMapKeyRef")
 		}
 	}
-	if ref := spec.TLS.ClientCertificate; ref != nil {
-		c.certificate = r.value(ref.Name, corev1.TLSCertKey, "tls.clientCertificate")
-		c.key = r.value(ref.Name, corev1.TLSPrivateKeyKey, "tls.clientCertificate")
+	if ref := spec.TLS.ClientCertificateSecretRef; ref != nil {
+		c.certificate = r.value(ref.Name, corev1.TLSCertKey, "tls.clientCertificateSecretRef")
+		c.key = r.value(ref.Name, corev1.TLSPrivateKeyKey, "tls.clientCertificateSecretRef")
 	}
-	if ref := spec.Authentication.BearerToken; ref != nil {
-		c.token = r.text(r.key(ref, "authentication.bearerToken"), ref.Name, ref.Key)
+	if ref := spec.Authentication.BearerTokenSecretKeyRef; ref != nil {
+		c.token = r.text(r.key(ref, "authentication.bearerTokenSecretKeyRef"), ref.Name, ref.Key)
 	}
-	if ref := spec.Authentication.Basic; ref != nil {
-		c.username = string(r.value(ref.Name, corev1.BasicAuthUsernameKey, "authentication.basic"))
-		c.password = string(r.value(ref.Name, corev1.BasicAuthPasswordKey, "authentication.basic"))
+	if ref := spec.Authentication.BasicAuthSecretRef; ref != nil {
+		c.username = string(r.value(ref.Name, corev1.BasicAuthUsernameKey, "authentication.basicAuthSecretRef"))
+		c.password = string(r.value(ref.Name, corev1.BasicAuthPasswordKey, "authentication.basicAuthSecretRef"))
 	}
 	if ref := spec.Authentication.ServiceAccountToken; ref != nil {
 		c.tokens = o.Tokens(ref.Audience)
 	}
 	if ref := spec.Authentication.OAuth2; ref != nil {
 		client := &credentials{extraCA: slices.Concat(c.extraCA, []byte("\n"), c.ca)}
-		client.username = r.text(r.value(ref.Client.Name, "client-id", "authentication.oauth2.client"), ref.Client.Name, "client-id")
-		client.password = r.text(r.value(ref.Client.Name, "client-secret", "authentication.oauth2.client"), ref.Client.Name, "client-secret")
+		client.username = r.text(r.value(ref.CredentialsSecretRef.Name, "client-id", "authentication.oauth2.credentialsSecretRef"), ref.CredentialsSecretRef.Name, "client-id")
+		client.password = r.text(r.value(ref.CredentialsSecretRef.Name, "client-secret", "authentication.oauth2.credentialsSecretRef"), ref.CredentialsSecretRef.Name, "client-secret")
 		if r.err == nil {
 			c.tokens = issued(client)
 		}
@@ -111,8 +111,8 @@ func resolve(spec *Spec, o *Options, issued func(client *credentials) transport.
 	for i := range spec.Headers {
 		h := &spec.Headers[i]
 		value := h.Value
-		if h.ValueFrom != nil {
-			value = r.text(r.key(h.ValueFrom, "headers["+h.Name+"].valueFrom"), h.ValueFrom.Name, h.ValueFrom.Key)
+		if h.ValueSecretKeyRef != nil {
+			value = r.text(r.key(h.ValueSecretKeyRef, "headers["+h.Name+"].valueSecretKeyRef"), h.ValueSecretKeyRef.Name, h.ValueSecretKeyRef.Key)
 		}
 		c.headers = append(c.headers, header{name: textproto.CanonicalMIMEHeaderKey(h.Name), value: value})
 	}

@@ -69,7 +69,7 @@ func Classify(ctx context.Context, err error) *query.Failure {
 	case errors.As(err, &host):
 		return query.Failf(query.ReasonCertificateUntrusted, "the server's certificate is for another name: set tls.serverName to one that is in it: %s", host)
 	case errors.As(err, &unknown):
-		return query.Failf(query.ReasonCertificateUntrusted, "the server's certificate is not signed by an authority that is trusted here: give its authority in tls.ca or tls.caConfigMap: %s", unknown)
+		return query.Failf(query.ReasonCertificateUntrusted, "the server's certificate is not signed by an authority that is trusted here: give its authority in tls.caSecretKeyRef or tls.caConfigMapKeyRef: %s", unknown)
 	case errors.As(err, &verify):
 		return query.Failf(query.ReasonCertificateUntrusted, "the server's certificate is not valid: %s", verify.Err)
 	case network != nil && network.Op == remoteAlert:

@@ -39,7 +39,7 @@ var (
 			"apiserver_request_total counts a watch only when it has ended.", and("verb", "code")...)
 	rejectedTotal = MetricSet.CounterVec("watch_rejected_total",
 		"Number of watches of all APIs that were rejected with 429, by the limit that was exceeded: "+
-			"maxConnections, maxConnectionsPerUser, or openRate, the rate at which one user opens them.", "limit")
+			"maxWatches, maxWatchesPerUser, or openRate, the rate at which one user opens them.", "limit")
 
 	deliveryLatency = MetricSet.HistogramVec("watch_delivery_latency_seconds",
 		"Time in seconds from when a data point was stored until its event was written to a watch's connection. "+

@@ -48,8 +48,8 @@ func (r retryAfter) pick(random func() float64) int {
 // The values of the label limit.
 const (
 	limitOpenRate    = "openRate"
-	limitConnections = "maxConnections"
-	limitPerUser     = "maxConnectionsPerUser"
+	limitConnections = "maxWatches"
+	limitPerUser     = "maxWatchesPerUser"
 )
 
 // Quota counts open watches against limits. Users share Connections by tenant (package
@@ -120,7 +120,7 @@ func (q *Quota) Acquire(info user.Info) (release func(), err error) {
 	if u.open >= q.limits.PerUser {
 		rejectedTotal.WithLabelValues(limitPerUser).Inc()
 		return nil, apierrors.NewTooManyRequests(
-			fmt.Sprintf("user %q has all of its %d watches in use (spec.watch.maxConnectionsPerUser)", name, q.limits.PerUser), retryWhenFull.pick(q.random))
+			fmt.Sprintf("user %q has all of its %d watches in use (spec.watch.maxWatchesPerUser)", name, q.limits.PerUser), retryWhenFull.pick(q.random))
 	}
 	t := tenantOf(info)
 	if rejection := q.overShare(t); rejection != "" {
@@ -141,9 +141,9 @@ func (q *Quota) overShare(t tenant) string {
 	own, all, unreserved := q.tenants[t], q.limits.Connections, q.limits.Connections-q.limits.Connections/10
 	switch {
 	case t.system && q.system+q.others >= all:
-		return fmt.Sprintf("all of %d watches are in use (spec.watch.maxConnections), %d of them by %s", all, own, t)
+		return fmt.Sprintf("all of %d watches are in use (spec.watch.maxWatches), %d of them by %s", all, own, t)
 	case !t.system && !fairshare.Allows(own, q.others, 1, min(unreserved, all-q.system)):
-		return fmt.Sprintf("no more watches for %s, with %d open: tenants share %d, and a single one may use half of them (spec.watch.maxConnections)", t, own, unreserved)
+		return fmt.Sprintf("no more watches for %s, with %d open: tenants share %d, and a single one may use half of them (spec.watch.maxWatches)", t, own, unreserved)
 	}
 	return ""
 }

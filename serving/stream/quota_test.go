@@ -28,11 +28,11 @@ func TestQuota(t *testing.T) {
 	}{
 		"total": {
 			Limits{Connections: 2, PerUser: 2, OpensPerSecond: 10, OpensBurst: 10},
-			[]step{{user: "a"}, {user: "b"}, {user: "c", refused: "maxConnections)", retry: 10}},
+			[]step{{user: "a"}, {user: "b"}, {user: "c", refused: "maxWatches)", retry: 10}},
 		},
 		"per user": {
 			Limits{Connections: 9, PerUser: 1, OpensPerSecond: 10, OpensBurst: 10},
-			[]step{{user: "a"}, {user: "a", refused: "maxConnectionsPerUser", retry: 10}, {user: "b"}},
+			[]step{{user: "a"}, {user: "a", refused: "maxWatchesPerUser", retry: 10}, {user: "b"}},
 		},
 		"rate per user": {
 			Limits{Connections: 9, PerUser: 9, OpensPerSecond: 0.5, OpensBurst: 2},

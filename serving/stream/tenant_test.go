@@ -149,9 +149,9 @@ func TestRefusedTenant(t *testing.T) {
 	admitMany(t, a, user.KubeControllerManager, 30)
 	admitMany(t, a, hpa, 2)
 	for name, want := range map[string]string{
-		greedy + "2": `no more watches for ServiceAccounts of namespace "greedy", with 23 open: tenants share 90, and a single one may use half of them (spec.watch.maxConnections)`,
-		"jane":       `no more watches for user "jane", with 45 open: tenants share 90, and a single one may use half of them (spec.watch.maxConnections)`,
-		hpa:          `all of 100 watches are in use (spec.watch.maxConnections), 2 of them by ServiceAccounts of namespace "kube-system"`,
+		greedy + "2": `no more watches for ServiceAccounts of namespace "greedy", with 23 open: tenants share 90, and a single one may use half of them (spec.watch.maxWatches)`,
+		"jane":       `no more watches for user "jane", with 45 open: tenants share 90, and a single one may use half of them (spec.watch.maxWatches)`,
+		hpa:          `all of 100 watches are in use (spec.watch.maxWatches), 2 of them by ServiceAccounts of namespace "kube-system"`,
 	} {
 		if _, err := a.Acquire(&user.DefaultInfo{Name: name}); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)

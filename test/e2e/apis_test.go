@@ -90,7 +90,7 @@ func TestKubectlGet(t *testing.T) {
 		"label selector":  {[]string{"get", "pods.metrics.k8s.io", "-A", "-l", "app=no-such-app"}, `No resources found`},
 		"paging":          {[]string{"get", "pods.metrics.k8s.io", "-A", "--chunk-size=1", "-o", "name"}, `podmetrics|pod.metrics|pods.metrics`},
 		"explain":         {[]string{"explain", "metricsbackend.spec.resourceMetrics.scrape.interval"}, `Default:\s+15s`},
-		"printer columns": {[]string{"get", "mb"}, `(?m)^NAME\s+READY\s+AVAILABLE\s+VERSIONS\s+REPLICAS\s+AGE`},
+		"printer columns": {[]string{"get", "mb"}, `(?m)^NAME\s+READY\s+REASON\s+AVAILABLE\s+VERSIONS\s+REPLICAS\s+AGE`},
 		"api-resources":   {[]string{"api-resources", "--api-group=metrics.k8s.io"}, `(?m)^pods\s+metrics.k8s.io/v1\s+true\s+PodMetrics`},
 		"field selector":  {[]string{"get", "nodes.metrics.k8s.io", "--field-selector=metadata.name=no-such-node"}, `No resources found`},
 	}

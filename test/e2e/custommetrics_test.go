@@ -51,7 +51,7 @@ func startCustomMetrics(t *testing.T) {
 	kubectl(t, "apply", "--server-side", "--force-conflicts", "-f", filepath.Join(prometheusManifests, "workloads.yaml"))
 	kubectl(t, "-n", "monitoring", "rollout", "status", "deployment/prometheus", "--timeout=180s")
 
-	out, err := run(plugin(), "import", "adapter-config",
+	out, err := run(plugin(), "import", "prometheus-adapter",
 		filepath.Join(prometheusManifests, "adapter-config.yaml"), "--prometheus-url="+prometheusURL(t, "prometheus"))
 	if err != nil {
 		t.Fatalf("import prometheus-adapter's configuration: %v\n%s", err, out)
@@ -294,7 +294,7 @@ func explainMetrics(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			outcome.Eventually(t, 2*time.Minute, "the metric is explained", func(context.Context) error {
-				out, err := run(plugin(), append([]string{"explain-metric", "-n", shop}, test.args...)...)
+				out, err := run(plugin(), append([]string{"explain", "-n", shop}, test.args...)...)
 				if err != nil {
 					return fmt.Errorf("%w: %s", err, out)
 				}

@@ -182,7 +182,7 @@ func createBesideKEDA(t *testing.T) {
 			URL: prometheusURL(t, "prometheus"), Interval: second, SeriesInterval: second,
 		}}, {Name: "keda", Optional: true, MetricsAPI: &v1alpha1.MetricsAPISource{
 			Service: v1alpha1.ExistingService{Namespace: "keda", Name: "keda-metrics-apiserver"}, Group: v1alpha1.ExternalMetricsGroup,
-			TLS: v1alpha1.SourceTLS{CAConfigMap: &v1alpha1.ConfigMapKeyReference{Name: ca.Name, Key: "ca.crt"}},
+			TLS: v1alpha1.SourceTLS{CAConfigMapKeyRef: &v1alpha1.ConfigMapKeyReference{Name: ca.Name, Key: "ca.crt"}},
 		}}},
 		CustomMetrics: &v1alpha1.CustomMetricsSpec{Rules: []v1alpha1.MetricRule{{
 			SeriesQuery: `checkout_requests_total{namespace!="",pod!=""}`,

@@ -54,7 +54,7 @@ func TestSignedKubeletIsNeverPinned(t *testing.T) {
 	selfSignedKubelet(t)
 
 	unhealthy := waitCondition(t, v1alpha1.ConditionSourcesHealthy, metav1.ConditionFalse, v1alpha1.ReasonKubeletCertificatesUntrusted)
-	for _, want := range []string{"node-1", "not pinned", "serverTLSBootstrap", "PinOnFirstUse", "Skip", "kubectl patch"} {
+	for _, want := range []string{"node-1", "not pinned", "serverTLSBootstrap", "PinOnFirstUse", "InsecureSkipTLSVerify", "kubectl patch"} {
 		if !strings.Contains(unhealthy.Message, want) {
 			t.Errorf("the remedy does not speak of %q: %s", want, unhealthy.Message)
 		}

@@ -39,7 +39,7 @@ func TestVersionDroppedAndAdded(t *testing.T) {
 		t.Errorf("v1 was taken from kubectl: %v", err)
 	}
 	editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) {
-		spec.ResourceMetrics.RemoveDespiteConsumers = []v1alpha1.ResourceMetricsVersion{v1alpha1.ResourceMetricsV1}
+		spec.RemoveDespiteConsumers = []string{"v1.metrics.k8s.io"}
 	})
 	waitCondition(t, v1alpha1.ConditionConsumersCompatible, metav1.ConditionTrue, v1alpha1.ReasonRemovalForced)
 	backend := waitReady(t)

@@ -94,7 +94,7 @@ func TestTakeover(t *testing.T) {
 	contest(t)
 	// A change of the spec makes the operator try again.
 	editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) {
-		spec.ResourceMetrics.MaxAge = &metav1.Duration{Duration: 95 * time.Second}
+		spec.ResourceMetrics.MaxSampleAge = &metav1.Duration{Duration: 95 * time.Second}
 	})
 	waitReady(t)
 	waitPointsTo(t, "v1beta1", ourService)

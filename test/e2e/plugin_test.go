@@ -20,7 +20,7 @@ import (
 )
 
 // plugin is the binary that `make load` builds beside those of the images.
-func plugin() string { return filepath.Join(suite.root, "bin", "kubectl-metrics") }
+func plugin() string { return filepath.Join(suite.root, "bin", "kubectl-metrics_backend") }
 
 // installPlugin puts the plugin into PATH, where kubectl finds it.
 func installPlugin(t *testing.T) {
@@ -28,9 +28,9 @@ func installPlugin(t *testing.T) {
 	t.Setenv("PATH", filepath.Dir(plugin())+string(filepath.ListSeparator)+os.Getenv("PATH"))
 }
 
-// verify runs kubectl metrics verify and returns what it printed with its exit code.
+// verify runs kubectl metrics-backend verify and returns what it printed with its exit code.
 func verify(args ...string) (string, int) {
-	out, err := run("kubectl", append([]string{"metrics", "verify"}, args...)...)
+	out, err := run("kubectl", append([]string{"metrics-backend", "verify"}, args...)...)
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
@@ -60,7 +60,7 @@ func eventuallyFails(t *testing.T, args []string, lines ...string) {
 	})
 }
 
-// kubectl metrics verify passes on a backend that is as it should be, fails with the
+// kubectl metrics-backend verify passes on a backend that is as it should be, fails with the
 // line that tells the cause of each way in which KEP-5207's checklist is not met,
 // and passes again when the operator is back. The operator is away meanwhile: it
 // would mend each of them.
@@ -72,7 +72,7 @@ func TestPluginVerify(t *testing.T) {
 	if out, code := verify("--expect=v1,v1beta1", "--timeout=60s"); code != 0 || strings.Contains(out, "FAIL") || !strings.Contains(out, "that scale by CPU or memory are active") {
 		t.Fatalf("exit code %d:\n%s", code, out)
 	}
-	if out := kubectl(t, "metrics", "status"); !strings.HasPrefix(out, "MetricsBackend cluster  Ready\n") || strings.Count(out, "serves v1, v1beta1") < 2 {
+	if out := kubectl(t, "metrics-backend", "status"); !strings.HasPrefix(out, "MetricsBackend cluster  Ready\n") || strings.Count(out, "serves v1, v1beta1") < 2 {
 		t.Errorf("status:\n%s", out)
 	}
 
@@ -80,7 +80,7 @@ func TestPluginVerify(t *testing.T) {
 	t.Cleanup(func() {
 		_, _ = run("kubectl", "-n", namespace, "scale", "deployment/metrics-backend-operator", "--replicas=1")
 		// What is unavailable here blocks the deletion of namespaces elsewhere.
-		out, err := run("kubectl", "metrics", "wait", backendName, "--for=versions=v1,v1beta1", "--timeout=3m")
+		out, err := run("kubectl", "metrics-backend", "wait", backendName, "--for=versions=v1,v1beta1", "--timeout=3m")
 		if err != nil {
 			outcome.Unsafe(t, "the operator does not mend it: %v\n%s", err, out)
 		}
@@ -103,9 +103,9 @@ func TestPluginVerify(t *testing.T) {
 
 	// Serving trusts the kubelet no more, and what it had grows old; the autoscaler has
 	// nothing to scale by. (A right that is taken away, a kubelet remembers for minutes.)
-	kubectl(t, "patch", "metricsbackend", backendName, "--type=merge", "-p", `{"spec":{"resourceMetrics":{"maxAge":"35s","scrape":{"interval":"5s","timeout":"4s"}}}}`)
+	kubectl(t, "patch", "metricsbackend", backendName, "--type=merge", "-p", `{"spec":{"resourceMetrics":{"maxSampleAge":"35s","scrape":{"interval":"5s","timeout":"4s"}}}}`)
 	t.Cleanup(func() {
-		_, _ = run("kubectl", "patch", "metricsbackend", backendName, "--type=merge", "-p", `{"spec":{"resourceMetrics":{"maxAge":null,"scrape":null}}}`)
+		_, _ = run("kubectl", "patch", "metricsbackend", backendName, "--type=merge", "-p", `{"spec":{"resourceMetrics":{"maxSampleAge":null,"scrape":null}}}`)
 	})
 	cluster(t, "up", "--kubelet-certificate=self-signed")
 	t.Cleanup(func() { cluster(t, "up", "--kubelet-certificate=signed") })
@@ -114,7 +114,7 @@ func TestPluginVerify(t *testing.T) {
 		"FAIL hpa-active hpa/default/burn ScalingActive is False, FailedGetResourceMetric")
 	cluster(t, "up", "--kubelet-certificate=signed")
 
-	kubectl(t, "patch", "metricsbackend", backendName, "--type=merge", "-p", `{"spec":{"resourceMetrics":{"maxAge":null,"scrape":null}}}`)
+	kubectl(t, "patch", "metricsbackend", backendName, "--type=merge", "-p", `{"spec":{"resourceMetrics":{"maxSampleAge":null,"scrape":null}}}`)
 	kubectl(t, "-n", namespace, "scale", "deployment/metrics-backend-operator", "--replicas=1")
 	if out, code := verify("--timeout=3m"); code != 0 {
 		t.Errorf("the operator is back: exit code %d:\n%s", code, out)

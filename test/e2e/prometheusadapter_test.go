@@ -43,7 +43,7 @@ func TestPrometheusAdapter(t *testing.T) {
 	variables := []string{"INSTALL=" + renderManifest(t, "dev"), "PROMETHEUS=" + prometheusURL(t, "prometheus"), "NAMESPACE=" + shop, "METRIC=checkout_requests_per_second"}
 	answered := func(by string) {
 		t.Helper()
-		out, err := run(plugin(), "explain-metric", "checkout_requests_per_second", "-n", shop, "--for=pods")
+		out, err := run(plugin(), "explain", "checkout_requests_per_second", "-n", shop, "--for=pods")
 		if err != nil || !strings.Contains(out, by) {
 			t.Errorf("not answered by %s: %v\n%s", by, err, out)
 		}
@@ -83,8 +83,8 @@ func TestPrometheusAdapter(t *testing.T) {
 		}
 	}
 	kubectl(t, "-n", "monitoring", "scale", "deployment/prometheus-adapter", "--replicas=1")
-	kubectl(t, "metrics", "wait", backendName, "--for=source=adapter-custom", "--timeout=3m")
-	kubectl(t, "metrics", "wait", backendName, "--for=source=adapter-external", "--timeout=3m")
+	kubectl(t, "metrics-backend", "wait", backendName, "--for=source=adapter-custom", "--timeout=3m")
+	kubectl(t, "metrics-backend", "wait", backendName, "--for=source=adapter-external", "--timeout=3m")
 	values.finish(t, "of the rule's metric, while prometheus-adapter was down")
 	waitAnswers(t, adapterMetrics...)
 

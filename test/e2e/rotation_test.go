@@ -41,9 +41,7 @@ func rotate(t *testing.T) {
 	began := time.Now()
 	for i := range n {
 		former := trustedNow(t)
-		editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) {
-			spec.Serving.Certificates.Rotate = fmt.Sprintf("%d of test %d", i, began.Unix())
-		})
+		kubectl(t, "annotate", "--overwrite", "metricsbackend", backendName, fmt.Sprintf("%s=%d of test %d", v1alpha1.AnnotationRotate, i, began.Unix()))
 		disturb(t, i, n)
 		waitReplaced(t, former, len(registered))
 	}
@@ -67,7 +65,7 @@ func rotateByUser(t *testing.T, registered int) {
 	provideCertificate(t, "provided-by-test")
 	editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) {
 		spec.Serving.Certificates = v1alpha1.CertificatesSpec{
-			Mode: v1alpha1.CertificatesSecret, Secret: &v1alpha1.CertificateSecret{Name: "provided-by-test"},
+			Mode: v1alpha1.CertificatesSecret, SecretRef: &v1alpha1.SecretReference{Name: "provided-by-test"},
 		}
 	})
 	waitReplaced(t, former, registered)

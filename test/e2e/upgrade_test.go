@@ -42,7 +42,7 @@ func TestUpgradeAndRollbackBySpec(t *testing.T) {
 		waitReady(t)
 		waitAbsent(t, c, "v1")
 		editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) {
-			spec.ResourceMetrics.Versions, spec.ResourceMetrics.RemoveDespiteConsumers = both, nil
+			spec.ResourceMetrics.Versions, spec.RemoveDespiteConsumers = both, nil
 		})
 		disturb(t, n+i, 2*n)
 		waitReady(t)
@@ -56,7 +56,7 @@ func TestUpgradeAndRollbackBySpec(t *testing.T) {
 func withoutV1InSpec(spec *v1alpha1.MetricsBackendSpec) {
 	spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{v1alpha1.ResourceMetricsV1beta1}
 	// The test's own clients use it.
-	spec.ResourceMetrics.RemoveDespiteConsumers = []v1alpha1.ResourceMetricsVersion{v1alpha1.ResourceMetricsV1}
+	spec.RemoveDespiteConsumers = []string{"v1.metrics.k8s.io"}
 }
 
 // The same by the image: an older one, which does not serve v1, and back. v1 is out
@@ -104,7 +104,7 @@ func TestUpgradeAndRollbackByImage(t *testing.T) {
 		waitAbsent(t, c, "v1")
 		editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) {
 			spec.Serving.ExtraArgs = nil
-			spec.ResourceMetrics.Versions, spec.ResourceMetrics.RemoveDespiteConsumers = both, nil
+			spec.ResourceMetrics.Versions, spec.RemoveDespiteConsumers = both, nil
 		})
 		waitReady(t)
 		waitUsed(t, c, "v1")

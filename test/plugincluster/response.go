@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
@@ -68,6 +69,8 @@ func (w *World) respond(r *http.Request) response {
 	name, isBackend := strings.CutPrefix(path, backendsPath+"/")
 	version, kind, _ := strings.Cut(strings.TrimPrefix(path, "/apis/metrics.k8s.io/"), "/")
 	switch {
+	case strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadataList"):
+		return w.metadata(strings.TrimPrefix(path, "/api/v1/"))
 	case w.NoKind && strings.HasPrefix(path, backendsPath):
 		return errorResponse(http.StatusNotFound, path)
 	case path == backendsPath:
@@ -113,6 +116,35 @@ func (w *World) respond(r *http.Request) response {
 		return w.Served[version].respond(version, kind)
 	}
 	return errorResponse(http.StatusNotFound, path)
+}
+
+// metadata answers a request for the names of nodes, of pods, or of the namespaces of pods.
+func (w *World) metadata(path string) response {
+	list := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"}}
+	add := func(name string) {
+		list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	switch {
+	case path == "nodes":
+		for _, name := range w.Nodes {
+			add(name)
+		}
+	case path == "namespaces":
+		found := sets.New[string]()
+		for i := range w.Pods {
+			found.Insert(w.Pods[i].Namespace)
+		}
+		for _, name := range sets.List(found) {
+			add(name)
+		}
+	default:
+		for i := range w.Pods {
+			if path == "namespaces/"+w.Pods[i].Namespace+"/pods" {
+				add(w.Pods[i].Name)
+			}
+		}
+	}
+	return jsonResponse(list)
 }
 
 // apply returns the applied object, or the conflict.

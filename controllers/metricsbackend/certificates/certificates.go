@@ -51,6 +51,8 @@ type Input struct {
 	// Deploys reports whether the operator deploys serving pods. Otherwise those that
 	// still serve keep a valid certificate.
 	Deploys bool
+	// RotationRequest is AnnotationRotate of the MetricsBackend.
+	RotationRequest string
 	// Blocked: only what is registered is kept valid.
 	Blocked bool
 	// NamespaceGone: the serving namespace does not exist, or is being deleted.
@@ -215,7 +217,7 @@ func (c *Certificate) Secrets() []manifests.Object {
 	if c.mode() == v1alpha1.CertificatesCertManager || c.in.Streaks.Get(certificateDeletionFailing).Count > 0 {
 		keep = append(keep, manifests.SecretOfOthers(serving, serving.IssuedSecretName()))
 	}
-	if provided := serving.Spec.Certificates.Secret; provided != nil {
+	if provided := serving.Spec.Certificates.SecretRef; provided != nil {
 		// The user's Secret may have our label.
 		keep = append(keep, manifests.SecretOfOthers(serving, provided.Name))
 	}
@@ -295,7 +297,7 @@ func (c *Certificate) source() (source, hint string) {
 	case v1alpha1.CertificatesCertManager:
 		return "issued by cert-manager", fmt.Sprintf("kubectl describe -n %s certificate %s", namespace, c.in.Serving.Name())
 	case v1alpha1.CertificatesSecret:
-		return "from Secret " + namespace + "/" + c.in.Serving.Spec.Certificates.Secret.Name, "renew it in that Secret"
+		return "from Secret " + namespace + "/" + c.in.Serving.Spec.Certificates.SecretRef.Name, "renew it in that Secret"
 	}
 	return "renewed by the operator", "see Ready for what blocks the operator"
 }

@@ -64,7 +64,7 @@ func (c *Certificate) ensureAuthorities(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		known.Rotated = c.in.Serving.Spec.Certificates.Rotate
+		known.Rotated = c.in.RotationRequest
 		if len(c.in.APIServices) == 0 && c.chain == nil {
 			known.Current = made // there are no clients yet
 		} else {
@@ -77,7 +77,7 @@ func (c *Certificate) ensureAuthorities(ctx context.Context) error {
 // rotationDue returns why another authority is created now, or "". Rotations do not
 // overlap: until one is finished, the old authority may be in use.
 func (c *Certificate) rotationDue() string {
-	known, requested := c.authorities, c.in.Serving.Spec.Certificates.Rotate
+	known, requested := c.authorities, c.in.RotationRequest
 	current := known.Current.Authority()
 	switch {
 	case len(known.Next.Authority()) > 0:
@@ -87,7 +87,7 @@ func (c *Certificate) rotationDue() string {
 	case !c.trusted.Equal(current) || !c.signedByUs():
 		return ""
 	case requested != "" && requested != known.Rotated:
-		return "spec.serving.certificates.rotate changed"
+		return "the annotation " + v1alpha1.AnnotationRotate + " changed"
 	}
 	if why := c.r.Issuer.CheckAuthorityAge(known.Current); why != nil {
 		return why.Error()

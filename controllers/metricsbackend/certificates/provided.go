@@ -39,10 +39,10 @@ func (c *Certificate) providedSecret(ctx context.Context) (*corev1.Secret, *serv
 		return c.issuedSecret(ctx)
 	}
 	serving := c.in.Serving
-	name := serving.Spec.Certificates.Secret.Name
+	name := serving.Spec.Certificates.SecretRef.Name
 	if name == serving.TLSSecretName() || name == serving.CASecretName() || name == serving.IssuedSecretName() {
 		return nil, &servingcert.UnusableError{Reason: v1alpha1.ReasonInvalid, Message: fmt.Sprintf(
-			"Secret %s of spec.serving.certificates.secret is the operator's own: give yours another name", name)}, nil
+			"Secret %s of spec.serving.certificates.secretRef is the operator's own: give yours another name", name)}, nil
 	}
 	key := client.ObjectKey{Namespace: serving.Namespace, Name: name}
 	secret := &corev1.Secret{}
@@ -50,7 +50,7 @@ func (c *Certificate) providedSecret(ctx context.Context) (*corev1.Secret, *serv
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, &servingcert.UnusableError{Reason: v1alpha1.ReasonSecretMissing, Message: fmt.Sprintf(
-			"Secret %s of spec.serving.certificates.secret does not exist: create it", key)}, nil
+			"Secret %s of spec.serving.certificates.secretRef does not exist: create it", key)}, nil
 	case err != nil:
 		return nil, nil, fmt.Errorf("get Secret %s of spec.serving.certificates: %w", key, err)
 	}

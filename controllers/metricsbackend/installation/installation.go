@@ -93,7 +93,7 @@ func (i *Installation) Decide(ctx context.Context, backend *v1alpha1.MetricsBack
 }
 
 // cannotManage reports whether the backend's operator has found that it may not deploy
-// into spec.namespace.
+// into spec.serving.namespace.
 func cannotManage(backend *v1alpha1.MetricsBackend) bool {
 	stalled := meta.FindStatusCondition(backend.Status.Conditions, v1alpha1.ConditionStalled)
 	return stalled != nil && stalled.Reason == v1alpha1.ReasonNamespaceNotManaged && stalled.ObservedGeneration == backend.Generation

@@ -62,7 +62,7 @@ func TestDecide(t *testing.T) {
 	terminating := namespace(other)
 	terminating.Finalizers, terminating.DeletionTimestamp = []string{"kubernetes"}, &metav1.Time{Time: start}
 	cases := map[string]struct {
-		// stored is the owner in the status, spec the field spec.namespace.
+		// stored is the owner in the status, spec the field spec.serving.namespace.
 		stored, spec string
 		// unmanaged: this operator may not deploy into the namespace; stalled: the other one
 		// has found that of itself.
@@ -89,7 +89,7 @@ func TestDecide(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			backend := &v1alpha1.MetricsBackend{ObjectMeta: metav1.ObjectMeta{Name: "cluster", Generation: 1}}
-			backend.Spec.Namespace, backend.Status.Installation.Namespace = tc.spec, tc.stored
+			backend.Spec.Serving.Namespace, backend.Status.Installation.Namespace = tc.spec, tc.stored
 			if tc.stalled {
 				backend.Status.Conditions = []metav1.Condition{{
 					Type: v1alpha1.ConditionStalled, Reason: v1alpha1.ReasonNamespaceNotManaged, ObservedGeneration: 1,

@@ -93,7 +93,7 @@ var registering = []Transition{
 		From: []State{Moving}, On: "the APIService is someone else's, and adoption is Refuse",
 		when: (*Version).isRefused, To: Pending, reason: v1alpha1.ReasonNotOwned, text: func(v *Version) string {
 			return fmt.Sprintf("APIService %s belongs to someone else, it is served by %s, and stays theirs: take version %s out of %s.versions; or remove "+
-				"that implementation and its registration (kubectl delete apiservice %s); or, after kubectl metrics verify --before-adoption, "+
+				"that implementation and its registration (kubectl delete apiservice %s); or, after kubectl metrics-backend preflight, "+
 				"set %s.adoption to IfUnavailable to take it over only if it does not answer, or to Always to take it over now (it is handed "+
 				"back when this MetricsBackend goes)%s%s",
 				v.Name(), DescribeTarget(v.Live), v.GV.Version, v.Section, v.Name(), v.Section, v.describeDifferences(), apiservices.ManagedBy(v.Live))

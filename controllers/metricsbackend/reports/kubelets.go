@@ -187,7 +187,7 @@ func (in *Input) remedy(reason v1alpha1.ScrapeReason) string {
 	return cmp.Or(map[v1alpha1.ScrapeReason]string{
 		v1alpha1.ScrapeCertificateUntrusted: "Kubelets show certificates that the cluster's CA did not sign for their address, so they get no token" + in.whyNotPinned() +
 			". Either (1) have them signed: serverTLSBootstrap: true in the kubelets' configuration, then approve their CSRs; or (2) pin each node's first certificate: " +
-			in.patchTLS(v1alpha1.KubeletTLSPinOnFirstUse) + "; or (3) verify nothing: " + in.patchTLS(v1alpha1.KubeletTLSSkip),
+			in.patchTLS(v1alpha1.KubeletTLSPinOnFirstUse) + "; or (3) verify nothing: " + in.patchTLS(v1alpha1.KubeletTLSInsecureSkipTLSVerify),
 		v1alpha1.ScrapeCertificateChanged: "Kubelets show other certificates than those pinned on first use. If they were renewed, restart the serving pods to pin again: " +
 			fmt.Sprintf("kubectl rollout restart deployment -n %s %s; otherwise someone answers in their place", in.Serving.Namespace, in.Serving.Name()),
 		v1alpha1.ScrapeNoAddress:        "These nodes have no address of the types in spec.resourceMetrics.scrape.addressTypes",
@@ -202,7 +202,7 @@ func (in *Input) remedy(reason v1alpha1.ScrapeReason) string {
 		v1alpha1.ScrapeMalformedBody:      noKubelet,
 		v1alpha1.ScrapeStaleSamples:       "Samples of these nodes are too old to be served, by the age shown: synchronize their clocks, or restart their kubelets if they renew no samples",
 		v1alpha1.ScrapePodsWithoutMetrics: "By the kubelet's response, at least half of the pods that run have had no metrics for several minutes. " + runtimeRemedy,
-		v1alpha1.ScrapeBodyTooLarge:       "Raise spec.resourceMetrics.scrape.maxBodySize",
+		v1alpha1.ScrapeBodyTooLarge:       "Raise spec.resourceMetrics.scrape.maxResponseSize",
 	}[reason], "See the serving pods' log")
 }
 

@@ -39,7 +39,7 @@ func TestEvaluateKubelets(t *testing.T) {
 			parts: []string{
 				"2 of 2 nodes: CertificateUntrusted (a, b)", "serverTLSBootstrap: true", "approve their CSRs",
 				`kubectl patch metricsbackend cluster --type=merge -p '{"spec":{"resourceMetrics":{"kubeletTLS":{"mode":"PinOnFirstUse"}}}}'`,
-				`kubectl patch metricsbackend cluster --type=merge -p '{"spec":{"resourceMetrics":{"kubeletTLS":{"mode":"Skip"}}}}'`,
+				`kubectl patch metricsbackend cluster --type=merge -p '{"spec":{"resourceMetrics":{"kubeletTLS":{"mode":"InsecureSkipTLSVerify"}}}}'`,
 			},
 		},
 		"changed certificate": {

@@ -133,9 +133,9 @@ var sourceRemedies = map[string]string{
 	"Credentials":          "Create or correct the Secret or ConfigMap that PATH names, in namespace NAMESPACE",
 	"ConnectionFailed":     "Serving pods must reach it: check PATH.url, its Service, and NetworkPolicies",
 	"Timeout":              "See how loaded it is, or raise PATH.timeout",
-	"CertificateUntrusted": "Name the authority that signed its certificate in PATH.tls.ca or .tls.caConfigMap, and its name in tls.serverName if the URL has another",
+	"CertificateUntrusted": "Name the authority that signed its certificate in PATH.tls.caSecretKeyRef or .tls.caConfigMapKeyRef, and its name in tls.serverName if the URL has another",
 	"Unauthorized":         "Correct PATH.authentication or .headers, or what its credentials may read",
-	"PartialResponse":      "Bring back the part of the server that does not answer, or set PATH.partialResponse to Accept",
+	"PartialResponse":      "Bring back the part of the server that does not answer, or set PATH.partialResponsePolicy to Accept",
 	"Rejected":             "It refuses the query vector(1): check PATH.url and .queryParameters, and the limits of the server",
 	"RateLimited":          "The limit is that of the client or tenant that PATH.authentication and .headers name",
 	"BadStatus":            "See the server's log, and check that PATH.url points to a server with the HTTP API of Prometheus, without /api/v1 at its end",
@@ -150,8 +150,8 @@ var metricsAPIRemedies = map[string]string{
 	"Credentials":      sourceRemedies["Credentials"],
 	"ConnectionFailed": "Serving pods must reach it: check PATH.service, its pods, and NetworkPolicies",
 	"Timeout":          "See its log, and how loaded it is",
-	"CertificateUntrusted": "Where its APIService has a caBundle, name that authority in PATH.tls.ca or .tls.caConfigMap, from namespace NAMESPACE " +
-		"(KEDA: a copy of ca.crt of Secret kedaorg-certs); where it has insecureSkipTLSVerify, set PATH.tls.insecureSkipVerify",
+	"CertificateUntrusted": "Where its APIService has a caBundle, name that authority in PATH.tls.caSecretKeyRef or .tls.caConfigMapKeyRef, from namespace NAMESPACE " +
+		"(KEDA: a copy of ca.crt of Secret kedaorg-certs); where it has insecureSkipTLSVerify, set PATH.tls.insecureSkipTLSVerify",
 	"Unauthorized":   "Bind its own account to ClusterRole system:auth-delegator, without which it cannot check tokens, or see why it denies ServiceAccount ACCOUNT",
 	"ServerError":    "See its log",
 	"ServiceMissing": "Create the Service, with an address, or correct PATH.service",

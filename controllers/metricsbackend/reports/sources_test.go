@@ -149,7 +149,7 @@ func TestSourceRemedies(t *testing.T) {
 	for reason, want := range map[string]string{
 		"Credentials":          "names, in namespace operator-ns",
 		"ConnectionFailed":     "spec.sources[name=keda].metricsAPI.service",
-		"CertificateUntrusted": "spec.sources[name=keda].metricsAPI.tls.insecureSkipVerify",
+		"CertificateUntrusted": "spec.sources[name=keda].metricsAPI.tls.insecureSkipTLSVerify",
 		"Unauthorized":         "denies ServiceAccount metrics-serving-cluster-metricsapi",
 	} {
 		if got := in.sourceRemedy(sources["metricsAPI"], reason); !strings.Contains(got, want) {

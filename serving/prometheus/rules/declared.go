@@ -87,7 +87,7 @@ func declaringNamespace(r query.ObjectRequest, key metricKey) string {
 func (c *Catalog) Declare(custom []*v1alpha1.CustomMetric, external []*v1alpha1.ExternalMetric) {
 	objects := make([]declaredObject, 0, len(custom)+len(external))
 	for _, o := range custom {
-		objects = append(objects, declaredObject{kindCustomMetric, &o.ObjectMeta, &o.Spec.DeclaredMetricSpec, &o.Spec.Describes, nil, o.Spec.Duplicates})
+		objects = append(objects, declaredObject{kindCustomMetric, &o.ObjectMeta, &o.Spec.DeclaredMetricSpec, &o.Spec.DescribedObject, nil, o.Spec.DuplicatesPolicy})
 	}
 	for _, o := range external {
 		objects = append(objects, declaredObject{kindExternalMetric, &o.ObjectMeta, &o.Spec.DeclaredMetricSpec, nil, o.Spec.Labels, ""})
@@ -189,13 +189,6 @@ func (c *Catalog) compileDeclaredQuery(d *declared, o *declaredObject) *problem 
 	if p != nil {
 		return p
 	}
-	if i := o.spec.Interval; i != nil && (i.Duration < v1alpha1.MinInterval || i.Duration > v1alpha1.MaxInterval) {
-		// Manifests from a file were not validated by the schema.
-		return invalidf(ReasonInvalidInterval, "spec.interval is %s: it must be between %s and %s", i.Duration, v1alpha1.MinInterval, v1alpha1.MaxInterval)
-	}
-	if err := o.spec.InvalidValues.Validate(); err != nil {
-		return invalidf(ReasonInvalidValuesPolicy, "spec.%v", err)
-	}
 	e, err := declaredQuery(o, src)
 	if err != nil {
 		return invalidf(ReasonInvalidQuery, "spec.query: %v", err)
@@ -206,7 +199,7 @@ func (c *Catalog) compileDeclaredQuery(d *declared, o *declaredObject) *problem 
 		Window:      e.window,
 		Labels:      o.labels,
 		Duplicates:  cmp.Or(o.duplicate, v1alpha1.DuplicatesReject),
-		OmitInvalid: o.spec.InvalidValues == v1alpha1.InvalidValuesOmit,
+		OmitInvalid: o.spec.InvalidValuesPolicy == v1alpha1.InvalidValuesOmit,
 		Fallback:    fallback(o.spec.Fallback),
 	}
 	if o.describes == nil {
@@ -223,14 +216,11 @@ func (c *Catalog) compileDescribes(d *declared, o *declaredObject) *problem {
 		if c.index.Empty() {
 			return invalidf(ReasonUnknownResource, "the cluster's resources are not known yet")
 		}
-		return invalidf(ReasonUnknownResource, "spec.describes: the cluster has no resource %s: check group and resource; if it is installed later, it is found", gr)
+		return invalidf(ReasonUnknownResource, "spec.describedObject: the cluster has no resource %s: check group and resource; if it is installed later, it is found", gr)
 	}
 	d.metric = query.ObjectMetric{Resource: resource.GroupResource(), Kind: resource.Kind, Namespaced: resource.Namespaced, Name: d.metric.Name}
-	if (o.describes.Name == "") == (o.describes.NameLabel == "") {
-		return invalidf(ReasonInvalidResources, "spec.describes: give either name or nameLabel")
-	}
 	if !resource.Namespaced && (resource.GroupResource() != namespaces || o.describes.Name != o.meta.Namespace) {
-		return invalidf(ReasonInvalidResources, "spec.describes: %s are in no namespace; a CustomMetric describes objects of its own namespace, or that namespace by its name", gr)
+		return invalidf(ReasonInvalidResources, "spec.describedObject: %s are in no namespace; a CustomMetric describes objects of its own namespace, or that namespace by its name", gr)
 	}
 	d.MetricQuery.Object, d.MetricQuery.ObjectLabel = o.describes.Name, o.describes.NameLabel
 	return nil
@@ -238,15 +228,6 @@ func (c *Catalog) compileDescribes(d *declared, o *declaredObject) *problem {
 
 // declaredQuery returns the query, confined to the namespace if the source wants that.
 func declaredQuery(o *declaredObject, src *source) (expression, error) {
-	// Manifests from a file were not validated by the schema.
-	size := len(o.spec.Query)
-	for k, v := range o.labels {
-		size += len(k) + len(v)
-	}
-	if size > v1alpha1.MaxDeclaredSize {
-		return expression{}, fmt.Errorf("query and labels have %d bytes, and at most %d are possible: ask an administrator for a rule in the MetricsBackend, "+
-			"or record the result at the source (a recording rule) and query that", size, v1alpha1.MaxDeclaredSize)
-	}
 	text := strings.TrimSpace(o.spec.Query)
 	if text == "" {
 		return expression{}, fmt.Errorf("it is empty")

@@ -35,7 +35,7 @@ func customMetric(namespace, name, query string) *v1alpha1.CustomMetric {
 		ObjectMeta: meta(namespace, name, 1),
 		Spec: v1alpha1.CustomMetricSpec{
 			DeclaredMetricSpec: v1alpha1.DeclaredMetricSpec{Query: query},
-			Describes:          v1alpha1.DescribedObjects{Resource: "pods", NameLabel: "pod"},
+			DescribedObject:    v1alpha1.DescribedObjects{Resource: "pods", NameLabel: "pod"},
 		},
 	}
 }
@@ -50,12 +50,12 @@ func externalMetric(namespace, name, query string) *v1alpha1.ExternalMetric {
 func TestDeclaredMetrics(t *testing.T) {
 	c := newCatalog(t, backend(nil, nil))
 	custom := customMetric("shop", "depth", `max by (pod) (queue_depth)`)
-	custom.Spec.MetricName, custom.Spec.Duplicates = "queue-depth", v1alpha1.DuplicatesSum
+	custom.Spec.MetricName, custom.Spec.DuplicatesPolicy = "queue-depth", v1alpha1.DuplicatesSum
 	custom.Spec.Interval = &metav1.Duration{Duration: time.Minute}
 	custom.Spec.Fallback = &v1alpha1.MetricFallback{AfterFailures: ptr.To[int32](5), Value: ptr.To(resource.MustParse("1500m"))}
 	external := externalMetric("shop", "orders", `sum(orders)`)
 	external.Spec.Labels = map[string]string{"queue": "a"}
-	external.Spec.InvalidValues = v1alpha1.InvalidValuesOmit
+	external.Spec.InvalidValuesPolicy = v1alpha1.InvalidValuesOmit
 	external.Spec.Fallback = &v1alpha1.MetricFallback{LastValue: &v1alpha1.LastValueFallback{MaxAge: &metav1.Duration{Duration: time.Hour}}}
 	c.Declare([]*v1alpha1.CustomMetric{custom}, []*v1alpha1.ExternalMetric{external})
 
@@ -120,19 +120,16 @@ func TestDeclaredMetricsThatAreWrong(t *testing.T) {
 		"deep":              {func(m *v1alpha1.CustomMetric) { m.Spec.Query = strings.Repeat("-", 1500) + "up" }, ReasonInvalidQuery, "more than 1000 operators"},
 		"another namespace": {func(m *v1alpha1.CustomMetric) { m.Spec.Query = `up{namespace="kube-system"}` }, ReasonInvalidQuery, "another namespace"},
 		"info":              {func(m *v1alpha1.CustomMetric) { m.Spec.Query = `info(up)` }, ReasonInvalidQuery, "info()"},
-		"invalid values":    {func(m *v1alpha1.CustomMetric) { m.Spec.InvalidValues = "Skip" }, ReasonInvalidValuesPolicy, "spec.invalidValues"},
 		"an unknown source": {func(m *v1alpha1.CustomMetric) { m.Spec.Source = "thanos" }, ReasonUnknownSource, "thanos"},
 		"a name":            {func(m *v1alpha1.CustomMetric) { m.Spec.MetricName = "a/b" }, ReasonInvalidName, "a/b"},
-		"a resource":        {func(m *v1alpha1.CustomMetric) { m.Spec.Describes.Resource = "brands" }, ReasonUnknownResource, "brands"},
-		"no object":         {func(m *v1alpha1.CustomMetric) { m.Spec.Describes.NameLabel = "" }, ReasonInvalidResources, "either name or nameLabel"},
-		"two objects":       {func(m *v1alpha1.CustomMetric) { m.Spec.Describes.Name = "x" }, ReasonInvalidResources, "either name or nameLabel"},
-		"no namespace":      {func(m *v1alpha1.CustomMetric) { m.Spec.Describes.Resource = "nodes" }, ReasonInvalidResources, "in no namespace"},
-		"namespaces":        {func(m *v1alpha1.CustomMetric) { m.Spec.Describes.Resource = "namespaces" }, ReasonInvalidResources, "own namespace"},
+		"a resource":        {func(m *v1alpha1.CustomMetric) { m.Spec.DescribedObject.Resource = "brands" }, ReasonUnknownResource, "brands"},
+		"no namespace":      {func(m *v1alpha1.CustomMetric) { m.Spec.DescribedObject.Resource = "nodes" }, ReasonInvalidResources, "in no namespace"},
+		"namespaces":        {func(m *v1alpha1.CustomMetric) { m.Spec.DescribedObject.Resource = "namespaces" }, ReasonInvalidResources, "own namespace"},
 		"another namespace'": {func(m *v1alpha1.CustomMetric) {
-			m.Spec.Describes = v1alpha1.DescribedObjects{Resource: "namespaces", Name: "kube-system"}
+			m.Spec.DescribedObject = v1alpha1.DescribedObjects{Resource: "namespaces", Name: "kube-system"}
 		}, ReasonInvalidResources, "own namespace"},
 		"its own namespace": {func(m *v1alpha1.CustomMetric) {
-			m.Spec.Describes = v1alpha1.DescribedObjects{Resource: "namespaces", Name: "shop"}
+			m.Spec.DescribedObject = v1alpha1.DescribedObjects{Resource: "namespaces", Name: "shop"}
 		}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -151,29 +148,6 @@ func TestDeclaredMetricsThatAreWrong(t *testing.T) {
 				t.Errorf("the other: %v, %+v", err, all[1])
 			}
 		})
-	}
-}
-
-// Query and labels of a declared metric, such as one from a file, are limited together, in bytes.
-func TestSizeOfDeclaredMetrics(t *testing.T) {
-	queryOf := func(size int) string { return "up" + strings.Repeat(" ", size-4) + "+1" }
-	long := customMetric("shop", "long", queryOf(v1alpha1.MaxDeclaredSize+1))
-	labeled := externalMetric("shop", "labeled", queryOf(v1alpha1.MaxDeclaredSize-9))
-	labeled.Spec.Labels = map[string]string{"queue": "größe"}
-	most := labeled.DeepCopy()
-	most.Name, most.Spec.Labels["queue"] = "most", "size"
-	c := newCatalog(t, backend(nil, nil))
-	c.Declare([]*v1alpha1.CustomMetric{long}, []*v1alpha1.ExternalMetric{labeled, most})
-	want := map[string]string{
-		"long": "spec.query: query and labels have 2049 bytes, and at most 2048 are possible: ask an administrator for a rule in the MetricsBackend, " +
-			"or record the result at the source (a recording rule) and query that",
-		"labeled": "spec.query: query and labels have 2051 bytes",
-		"most":    "",
-	}
-	for _, d := range c.Declared() {
-		if m := want[d.Name]; !strings.HasPrefix(d.Message, m) || (d.Reason == ReasonInvalidQuery) != (m != "") {
-			t.Errorf("%s: %s: %s", d.Name, d.Reason, d.Message)
-		}
 	}
 }
 
@@ -221,7 +195,7 @@ func TestOldestDeclarationWins(t *testing.T) {
 // An administrator says which label confines, and who is not confined.
 func TestTenancy(t *testing.T) {
 	spec := backend(nil, nil)
-	spec.Sources[0].Prometheus.Tenancy = v1alpha1.SourceTenancy{NamespaceLabel: "kubernetes_namespace", UnconfinedNamespaces: []string{"monitoring"}}
+	spec.Sources[0].Prometheus.Tenancy = v1alpha1.SourceTenancy{NamespaceLabel: "kubernetes_namespace", TrustedNamespaces: []string{"monitoring"}}
 	c := newCatalog(t, spec)
 	c.Declare(nil, []*v1alpha1.ExternalMetric{externalMetric("shop", "m", "sum(up)"), externalMetric("monitoring", "m", "sum(up)")})
 	expression := func(namespace string) string {
@@ -241,7 +215,7 @@ func TestTenancy(t *testing.T) {
 	if got := expression("monitoring"); got != `sum(up{namespace="monitoring"})` {
 		t.Errorf("confined again it is %s", got)
 	}
-	spec.Sources[0].Prometheus.Tenancy.UnconfinedNamespaces = []string{"*"}
+	spec.Sources[0].Prometheus.Tenancy.TrustedNamespaces = []string{"*"}
 	c.Apply(spec)
 	if got := expression("shop"); got != "sum(up)" {
 		t.Errorf("with nobody confined it is %s", got)
@@ -252,7 +226,7 @@ func TestTenancy(t *testing.T) {
 func TestDeclaredMetricOfANamespace(t *testing.T) {
 	c := newCatalog(t, backend(nil, nil))
 	m := customMetric("shop", "m", "sum(up)")
-	m.Spec.Describes = v1alpha1.DescribedObjects{Resource: "namespaces", Name: "shop"}
+	m.Spec.DescribedObject = v1alpha1.DescribedObjects{Resource: "namespaces", Name: "shop"}
 	c.Declare([]*v1alpha1.CustomMetric{m}, nil)
 	r := query.ObjectRequest{Resource: schema.GroupResource{Resource: "namespaces"}, Names: []string{"shop"}, Metric: "m"}
 	if mq, _, err := c.ObjectQuery(r); err != nil || mq.Object != "shop" {
@@ -293,7 +267,7 @@ func TestACRDInstalledLater(t *testing.T) {
 	}}}}, nil))
 	c.SetSeries(c.Selections()[0], []series.Series{seriesOf("ripeness", "namespace", "cheese")})
 	m := customMetric("shop", "m", "sum(up)")
-	m.Spec.Describes = v1alpha1.DescribedObjects{Group: "cheese.io", Resource: "cheeses", NameLabel: "cheese"}
+	m.Spec.DescribedObject = v1alpha1.DescribedObjects{Group: "cheese.io", Resource: "cheeses", NameLabel: "cheese"}
 	c.Declare([]*v1alpha1.CustomMetric{m}, nil)
 	ask := func(metric string) error {
 		_, _, err := c.ObjectQuery(query.ObjectRequest{Resource: schema.GroupResource{Group: "cheese.io", Resource: "cheeses"}, Namespace: "shop", Names: []string{"brie"}, Metric: metric})

@@ -5,7 +5,6 @@ package rules
 
 import (
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -27,15 +26,6 @@ func TestDeclaredInAFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		return mq.Query.Expression
-	}
-	for _, d := range []time.Duration{time.Nanosecond, -time.Second, 2 * time.Hour} {
-		m := externalMetric("shop", "often", "sum(a)")
-		m.Generation = int64(d)
-		m.Spec.Interval = &metav1.Duration{Duration: d}
-		c.Declare(nil, []*v1alpha1.ExternalMetric{m})
-		if got := c.Declared()[0]; got.Reason != ReasonInvalidInterval {
-			t.Errorf("the interval %s: %+v", d, got)
-		}
 	}
 	for text, want := range map[string]string{"sum(a)": `sum(a{namespace="shop"})`, "sum(b)": `sum(b{namespace="shop"})`} {
 		if got := declare(text); got != want {

@@ -47,7 +47,7 @@ const (
 	ReasonInvalidMaxSampleAge = "InvalidMaxSampleAge"
 	// ReasonInvalidDuplicates means that there is no such policy.
 	ReasonInvalidDuplicates = "InvalidDuplicates"
-	// ReasonInvalidValuesPolicy means that invalidValues is no such policy.
+	// ReasonInvalidValuesPolicy means that invalidValuesPolicy is no such policy.
 	ReasonInvalidValuesPolicy = "InvalidValuesPolicy"
 	// ReasonUnknownSource means that spec.sources has no such source.
 	ReasonUnknownSource = "UnknownSource"

@@ -73,7 +73,7 @@ func TestInvalidParts(t *testing.T) {
 	c := NewCatalog(resources, clock.RealClock{})
 	c.Apply(backend([]v1alpha1.MetricRule{{SeriesQuery: "{"}, {SeriesQuery: "x", Resources: namespacePod}}, []v1alpha1.MetricRule{{}}))
 	brands := customMetric("shop", "brands", "up")
-	brands.Spec.Describes.Resource = "brands"
+	brands.Spec.DescribedObject.Resource = "brands"
 	c.Declare([]*v1alpha1.CustomMetric{customMetric("shop", "bad", "sum("), customMetric("shop", "good", "up"), brands}, nil)
 	expect := func(want ...string) {
 		t.Helper()

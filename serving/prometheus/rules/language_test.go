@@ -348,8 +348,8 @@ func TestRuleHealth(t *testing.T) {
 		"an interval":                            {`{seriesQuery: x, interval: soon` + rest + `}`, ReasonInvalidInterval, `interval "soon"`, invalid},
 		"an age of samples":                      {`{seriesQuery: x, maxSampleAge: 1d` + rest + `}`, ReasonInvalidMaxSampleAge, `maxSampleAge "1d" must be a duration`, invalid},
 		"an age of samples that cannot be known": {`{seriesQuery: x, maxSampleAge: 1m, metricsQuery: "absent(<<.Series>>{<<.LabelMatchers>>})"` + rest + `}`, ReasonInvalidMaxSampleAge, "cannot be known of metricsQuery", invalid},
-		"duplicates":                             {`{seriesQuery: x, duplicates: Median` + rest + `}`, ReasonInvalidDuplicates, "Reject, Sum", invalid},
-		"invalid values":                         {`{seriesQuery: x, invalidValues: Skip` + rest + `}`, ReasonInvalidValuesPolicy, `invalidValues is "Skip": it must be Reject or Omit`, invalid},
+		"duplicates":                             {`{seriesQuery: x, duplicatesPolicy: Median` + rest + `}`, ReasonInvalidDuplicates, "Reject, Sum", invalid},
+		"invalid values":                         {`{seriesQuery: x, invalidValuesPolicy: Skip` + rest + `}`, ReasonInvalidValuesPolicy, `invalidValuesPolicy is "Skip": it must be Reject or Omit`, invalid},
 		"no series":                              {`{seriesQuery: x, seriesFilters: [{is: y}]` + rest + `}`, ReasonNoSeries, "seriesQuery at the source as its tenant (headers: X-Scope-OrgID) with its queryParameters (extra_label), and see", warning},
 		"no objects":                             {`{seriesQuery: x, resources: {overrides: {node: {resource: node}}}}`, ReasonNoObjects, "x has the labels namespace, pod", warning},
 	} {

@@ -240,9 +240,9 @@ func TestRequestsDoNotWaitForLists(t *testing.T) {
 // many these are just now.
 func TestSelectedNamespaces(t *testing.T) {
 	own := customMetric("shop", "cost", "vector(0)")
-	own.Spec.Describes = v1alpha1.DescribedObjects{Resource: "namespaces", Name: "shop"}
+	own.Spec.DescribedObject = v1alpha1.DescribedObjects{Resource: "namespaces", Name: "shop"}
 	only := customMetric("shop", "orders", "vector(0)")
-	only.Spec.Describes = own.Spec.Describes
+	only.Spec.DescribedObject = own.Spec.DescribedObject
 	c := newCatalog(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "cost", Resources: namespacePod}}, nil), seriesOf("cost", "namespace"))
 	c.Declare([]*v1alpha1.CustomMetric{own, only}, nil)
 	for _, d := range c.Declared() {

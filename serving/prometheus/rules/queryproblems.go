@@ -32,7 +32,7 @@ func (c *Catalog) QueryProblems(now time.Time, healthy func(source string, since
 // omitRemedies are the messages by reason, with what to do. They do not change between
 // evaluations, so that the status is not rewritten.
 var omitRemedies = map[query.OmitReason]string{
-	query.OmitReasonDuplicate: "the answer has several series for one: aggregate in metricsQuery, or set duplicates",
+	query.OmitReasonDuplicate: "the answer has several series for one: aggregate in metricsQuery, or set duplicatesPolicy",
 	query.OmitReasonNaN:       "the query gives NaN (not a number, such as 0/0): correct metricsQuery, or set nanAsZero if autoscalers may go by 0",
 	query.OmitReasonInfinite:  "the query gives an infinity (such as 1/0): correct metricsQuery",
 	query.OmitReasonTooLarge:  "the query gives more than autoscalers can read: choose a larger unit in metricsQuery",
@@ -51,12 +51,12 @@ func (r *rule) queryProblem(s *query.Problem) *problem {
 		return failureProblem(s.Failure, in)
 	}
 	remedy := omitRemedies[s.OmitReason]
-	if rest := r.external || s.Object != "" && r.duplicates != v1alpha1.DuplicatesReject; rest && s.OmitReason != query.OmitReasonDuplicate && r.spec.InvalidValues != v1alpha1.InvalidValuesOmit {
-		remedy += "; or set invalidValues to Omit, which serves the other series"
+	if rest := r.external || s.Object != "" && r.duplicates != v1alpha1.DuplicatesReject; rest && s.OmitReason != query.OmitReasonDuplicate && r.spec.InvalidValuesPolicy != v1alpha1.InvalidValuesOmit {
+		remedy += "; or set invalidValuesPolicy to Omit, which serves the other series"
 	}
 	switch {
 	case r.external:
-		return warnf(string(s.OmitReason), "series have no value%s, and kubectl metrics explain-metric shows which: %s", in, remedy)
+		return warnf(string(s.OmitReason), "series have no value%s, and kubectl metrics-backend explain shows which: %s", in, remedy)
 	case s.Object == "":
 		return warnf(string(s.OmitReason), "series have no value, such as %s%s: %s", text.Printable(s.Labels, 200), in, remedy)
 	}

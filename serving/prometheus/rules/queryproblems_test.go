@@ -38,8 +38,8 @@ func evaluationErr(reason query.Reason, message string) error {
 // are as they were.
 func TestQueryProblemsAreWarnings(t *testing.T) {
 	queue := &query.Result{Time: now, Samples: []query.Sample{{Labels: map[string]string{"queue": "a\u202e"}, Value: math.Inf(1), Time: now}}}
-	sum := func(r *v1alpha1.MetricRule) { r.Duplicates = v1alpha1.DuplicatesSum }
-	omit := func(r *v1alpha1.MetricRule) { r.InvalidValues = v1alpha1.InvalidValuesOmit }
+	sum := func(r *v1alpha1.MetricRule) { r.DuplicatesPolicy = v1alpha1.DuplicatesSum }
+	omit := func(r *v1alpha1.MetricRule) { r.InvalidValuesPolicy = v1alpha1.InvalidValuesOmit }
 	const custom, external = "spec.customMetrics.rules[1]", "spec.externalMetrics.rules[0]"
 	tests := map[string]struct {
 		external bool
@@ -53,7 +53,7 @@ func TestQueryProblemsAreWarnings(t *testing.T) {
 		"good":   {answer: podSeries(1)},
 		"absent": {answer: podSeries()},
 		"several series": {answer: podSeries(1, 2), want: &v1alpha1.RuleHealth{Path: custom, Reason: "Duplicate",
-			Message: `objects have no value, such as "web-0" in namespace shop: the answer has several series for one: aggregate in metricsQuery, or set duplicates`}},
+			Message: `objects have no value, such as "web-0" in namespace shop: the answer has several series for one: aggregate in metricsQuery, or set duplicatesPolicy`}},
 		"NaN": {answer: podSeries(math.NaN()), want: &v1alpha1.RuleHealth{Path: custom, Reason: "NaN",
 			Message: `objects have no value, such as "web-0" in namespace shop: the query gives NaN (not a number, such as 0/0): correct metricsQuery, or set nanAsZero if autoscalers may go by 0`}},
 		"NaN of a source that fails now": {answer: podSeries(math.NaN()), fails: true, want: &v1alpha1.RuleHealth{Path: custom, Reason: "NaN",
@@ -63,13 +63,13 @@ func TestQueryProblemsAreWarnings(t *testing.T) {
 		"grouped by another label": {answer: queue, want: &v1alpha1.RuleHealth{Path: custom, Reason: "NoObject",
 			Message: `series have no value, such as {queue="a\u202e"} in namespace shop: the answer lacks the label that names the object: group by it in metricsQuery (<<.GroupBy>>)`}},
 		"infinite": {external: true, answer: queue, want: &v1alpha1.RuleHealth{Path: external, Reason: "Infinite",
-			Message: `series have no value in namespace shop, and kubectl metrics explain-metric shows which: the query gives an infinity (such as 1/0): correct metricsQuery; or set invalidValues to Omit, which serves the other series`}},
+			Message: `series have no value in namespace shop, and kubectl metrics-backend explain shows which: the query gives an infinity (such as 1/0): correct metricsQuery; or set invalidValuesPolicy to Omit, which serves the other series`}},
 		"infinite, and omitted": {external: true, rule: omit, answer: queue, want: &v1alpha1.RuleHealth{Path: external, Reason: "Infinite",
-			Message: `series have no value in namespace shop, and kubectl metrics explain-metric shows which: the query gives an infinity (such as 1/0): correct metricsQuery`}},
+			Message: `series have no value in namespace shop, and kubectl metrics-backend explain shows which: the query gives an infinity (such as 1/0): correct metricsQuery`}},
 		"external, several series": {external: true, answer: &query.Result{Time: now, Samples: slices.Concat(queue.Samples, queue.Samples)}, want: &v1alpha1.RuleHealth{Path: external, Reason: "Duplicate",
-			Message: `series have no value in namespace shop, and kubectl metrics explain-metric shows which: the answer has several series for one: aggregate in metricsQuery, or set duplicates`}},
+			Message: `series have no value in namespace shop, and kubectl metrics-backend explain shows which: the answer has several series for one: aggregate in metricsQuery, or set duplicatesPolicy`}},
 		"infinite among what is summed": {rule: sum, answer: podSeries(1, math.Inf(1)), want: &v1alpha1.RuleHealth{Path: custom, Reason: "Infinite",
-			Message: `objects have no value, such as "web-0" in namespace shop: the query gives an infinity (such as 1/0): correct metricsQuery; or set invalidValues to Omit, which serves the other series`}},
+			Message: `objects have no value, such as "web-0" in namespace shop: the query gives an infinity (such as 1/0): correct metricsQuery; or set invalidValuesPolicy to Omit, which serves the other series`}},
 		"infinite among what is summed, and omitted": {rule: func(r *v1alpha1.MetricRule) { sum(r); omit(r) }, answer: podSeries(1, math.Inf(1)), want: &v1alpha1.RuleHealth{Path: custom, Reason: "Infinite",
 			Message: `series have no value, such as {pod="web-0"} in namespace shop: the query gives an infinity (such as 1/0): correct metricsQuery`}},
 		"rejected": {err: evaluationErr(query.ReasonRejected, "many-to-many matching not allowed"), want: &v1alpha1.RuleHealth{Path: custom, Reason: "Rejected",
@@ -154,7 +154,7 @@ func TestQueryProblemsAreShort(t *testing.T) {
 func TestQueryProblemsGoWithTheRule(t *testing.T) {
 	rule := v1alpha1.MetricRule{SeriesQuery: "requests", Resources: namespacePod}
 	edited := rule
-	edited.Duplicates = v1alpha1.DuplicatesSum
+	edited.DuplicatesPolicy = v1alpha1.DuplicatesSum
 	tests := map[string]struct {
 		change func(*Catalog)
 		after  time.Duration

@@ -214,7 +214,7 @@ func (b *binding) newQuery(q *templateInput, requester string) (query.MetricQuer
 		Duplicates:   b.rule.duplicates,
 		NaNAsZero:    b.rule.spec.NaNAsZero,
 		MaxSampleAge: b.rule.maxSampleAge,
-		OmitInvalid:  b.rule.spec.InvalidValues == v1alpha1.InvalidValuesOmit,
+		OmitInvalid:  b.rule.spec.InvalidValuesPolicy == v1alpha1.InvalidValuesOmit,
 		Problems:     &b.rule.queryProblems,
 	}, nil
 }

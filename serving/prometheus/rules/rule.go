@@ -66,7 +66,7 @@ func compile(spec v1alpha1.MetricRule, path string, position int, external bool,
 		path: path, position: position, spec: *spec.DeepCopy(), external: external,
 		selector:   strings.TrimSpace(spec.SeriesQuery),
 		namespaced: spec.Resources.Namespaced == nil || *spec.Resources.Namespaced,
-		duplicates: cmp.Or(spec.Duplicates, v1alpha1.DuplicatesReject),
+		duplicates: cmp.Or(spec.DuplicatesPolicy, v1alpha1.DuplicatesReject),
 	}
 	var p *problem
 	note := func(p *problem) {
@@ -86,10 +86,10 @@ func compile(spec v1alpha1.MetricRule, path string, position int, external bool,
 	if r.maxSampleAge, err = spec.MaxSampleAge.Duration(0); err != nil {
 		note(invalidf(ReasonInvalidMaxSampleAge, "maxSampleAge %v", err))
 	}
-	if !spec.Duplicates.Known() {
-		note(invalidf(ReasonInvalidDuplicates, "duplicates is %q: it must be Reject, Sum, Average, Minimum or Maximum", spec.Duplicates))
+	if !spec.DuplicatesPolicy.Known() {
+		note(invalidf(ReasonInvalidDuplicates, "duplicatesPolicy is %q: it must be Reject, Sum, Average, Minimum or Maximum", spec.DuplicatesPolicy))
 	}
-	if err := spec.InvalidValues.Validate(); err != nil {
+	if err := spec.InvalidValuesPolicy.Validate(); err != nil {
 		note(invalidf(ReasonInvalidValuesPolicy, "%v", err))
 	}
 	if r.selector == "" {

@@ -109,7 +109,7 @@ func TestSharesOfNamespaces(t *testing.T) {
 			var all []*v1alpha1.CustomMetric
 			test.declare(func(namespace, resource, name string) {
 				m := customMetric(namespace, name, "up")
-				m.Spec.Describes.Resource = resource
+				m.Spec.DescribedObject.Resource = resource
 				all = append(all, m)
 			})
 			c.Declare(all, nil)

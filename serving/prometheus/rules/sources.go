@@ -24,14 +24,14 @@ type source struct {
 	name           string
 	interval       time.Duration
 	namespaceLabel string
-	unconfined     []string
+	trusted        []string
 	// headers and parameters are the names of those that may select the series that the server returns.
 	headers, parameters []string
 }
 
 // confines reports whether queries declared in a namespace are confined to it.
 func (s *source) confines(namespace string) bool {
-	return !slices.Contains(s.unconfined, "*") && !slices.Contains(s.unconfined, namespace)
+	return !slices.Contains(s.trusted, "*") && !slices.Contains(s.trusted, namespace)
 }
 
 func (s *source) intervalOr(d *metav1.Duration) time.Duration {
@@ -43,7 +43,7 @@ func (s *source) intervalOr(d *metav1.Duration) time.Duration {
 }
 
 func (s *source) equal(o *source) bool {
-	return s.name == o.name && s.interval == o.interval && s.namespaceLabel == o.namespaceLabel && slices.Equal(s.unconfined, o.unconfined) &&
+	return s.name == o.name && s.interval == o.interval && s.namespaceLabel == o.namespaceLabel && slices.Equal(s.trusted, o.trusted) &&
 		slices.Equal(s.headers, o.headers) && slices.Equal(s.parameters, o.parameters)
 }
 
@@ -72,7 +72,7 @@ func newSources(specs []v1alpha1.SourceSpec) sources {
 		}
 		s := &source{
 			name: spec.Name, interval: defaultInterval, namespaceLabel: cmp.Or(p.Tenancy.NamespaceLabel, defaultNamespaceLabel),
-			unconfined: slices.Clone(p.Tenancy.UnconfinedNamespaces),
+			trusted: slices.Clone(p.Tenancy.TrustedNamespaces),
 		}
 		s.interval = s.intervalOr(p.Interval)
 		for _, h := range p.Headers {

@@ -15,11 +15,15 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/klog/v2"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/config/crd"
+	"github.com/metricsbackend/metrics-backend-operator/internal/crdschema"
 )
 
 // filePeriod is the interval in which --backend-file is read. Unlike file notifications,
@@ -31,8 +35,10 @@ type fileWatcher struct {
 	path string
 	// apply is called after each change of the file.
 	apply func(context.Context, *manifest)
-	// content and failure are the results of the last read.
+	// content and invalid are the file when it was last decoded, and its error.
 	content []byte
+	invalid error
+	// failure is the last error that was logged.
 	failure string
 }
 
@@ -57,32 +63,29 @@ func (f *fileWatcher) run(ctx context.Context) { wait.UntilWithContext(ctx, f.po
 func (f *fileWatcher) poll(ctx context.Context) {
 	m, err := f.reread()
 	switch {
-	case err == nil && m == nil:
-		return
 	case err == nil:
 		f.failure = ""
-		f.apply(ctx, m)
+		if m != nil {
+			f.apply(ctx, m)
+		}
 	case err.Error() != f.failure:
 		f.failure = err.Error()
 		klog.FromContext(ctx).Error(err, "Cannot read the MetricsBackend; the current settings stay", "path", f.path)
 	}
 }
 
-// reread returns nil if the file has not changed.
+// reread returns nil, or the same error again, if the file has not changed.
 func (f *fileWatcher) reread() (*manifest, error) {
 	content, err := os.ReadFile(f.path)
 	if err != nil {
 		return nil, err
 	}
-	if f.content != nil && f.failure == "" && bytes.Equal(content, f.content) {
-		return nil, nil
+	if f.content != nil && bytes.Equal(content, f.content) {
+		return nil, f.invalid
 	}
 	m, err := decodeManifest(content)
-	if err != nil {
-		return nil, err
-	}
-	f.content = content
-	return m, nil
+	f.content, f.invalid = content, err
+	return m, err
 }
 
 // manifest is the content of a file.
@@ -98,29 +101,16 @@ type declarations struct {
 	policies []*v1alpha1.ExternalMetricsPolicy
 }
 
-// complete sorts the objects and fills in defaults, as kube-apiserver does in the cluster.
-func (d *declarations) complete() {
-	sortByName(d.custom)
-	sortByName(d.external)
-	sortByName(d.policies)
-	for _, m := range d.custom {
-		v1alpha1.SetCustomMetricDefaults(m)
-	}
-	for _, m := range d.external {
-		v1alpha1.SetExternalMetricDefaults(m)
-	}
-}
-
 // decodeManifest reads a MetricsBackend in YAML or JSON and, as further documents, the
-// CustomMetrics, ExternalMetrics and ExternalMetricsPolicies. Unknown and repeated fields are
-// errors, so that a typo is not ignored.
+// CustomMetrics, ExternalMetrics and ExternalMetricsPolicies, with the defaults of their CRDs. What kube-apiserver would
+// refuse is an error, as are repeated fields.
 func decodeManifest(content []byte) (*manifest, error) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("register %s: %w", v1alpha1.GroupVersion, err)
 	}
 	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{Yaml: true, Strict: true})
-	m := &manifest{}
+	m, schemas := &manifest{}, map[string]*crdschema.Schema{}
 	reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	for {
 		document, err := reader.Read()
@@ -133,22 +123,24 @@ func decodeManifest(content []byte) (*manifest, error) {
 		if isBlank(document) {
 			continue
 		}
-		if err := m.decode(decoder, document); err != nil {
+		if err := m.decode(decoder, schemas, document); err != nil {
 			return nil, err
 		}
 	}
 	if m.backend == nil {
 		return nil, errors.New("the file is empty: it must hold the manifest of a MetricsBackend")
 	}
-	m.complete()
+	sortByName(m.custom)
+	sortByName(m.external)
+	sortByName(m.policies)
 	return m, nil
 }
 
 // kinds lists the kinds that a file may contain.
 const kinds = "MetricsBackend (or CustomMetric, ExternalMetric, ExternalMetricsPolicy beside it)"
 
-// decode adds the object in a document.
-func (m *manifest) decode(decoder runtime.Decoder, document []byte) error {
+// decode adds the object in a document. It compiles the schemas that are not in schemas.
+func (m *manifest) decode(decoder runtime.Decoder, schemas map[string]*crdschema.Schema, document []byte) error {
 	obj, kind, err := decoder.Decode(document, nil, nil)
 	switch {
 	case runtime.IsMissingKind(err), runtime.IsMissingVersion(err):
@@ -157,6 +149,22 @@ func (m *manifest) decode(decoder runtime.Decoder, document []byte) error {
 		return fmt.Errorf("apiVersion must be %s and kind %s, but they are %s and %s", v1alpha1.GroupVersion, kinds, kind.GroupVersion(), kind.Kind)
 	case err != nil:
 		return err
+	}
+	object, ok := obj.(metaObject)
+	plural := plurals[kind.Kind]
+	switch {
+	case !ok || plural == "":
+		return fmt.Errorf("kind must be %s, but is %s", kinds, kind.Kind)
+	case object.GetName() == "":
+		return fmt.Errorf("a %s has no metadata.name", kind.Kind)
+	}
+	if schemas[plural] == nil {
+		if schemas[plural], err = compile(plural); err != nil {
+			return err
+		}
+	}
+	if err := complete(obj, schemas[plural], document); err != nil {
+		return fmt.Errorf("%s %s: %w", kind.Kind, object.GetName(), err)
 	}
 	switch obj := obj.(type) {
 	case *v1alpha1.MetricsBackend:
@@ -167,31 +175,49 @@ func (m *manifest) decode(decoder runtime.Decoder, document []byte) error {
 		return nil
 	case *v1alpha1.CustomMetric:
 		m.custom = append(m.custom, obj)
-		return validateNamespaced(obj, kind.Kind)
 	case *v1alpha1.ExternalMetric:
 		m.external = append(m.external, obj)
-		return validateNamespaced(obj, kind.Kind)
 	case *v1alpha1.ExternalMetricsPolicy:
 		m.policies = append(m.policies, obj)
-		return validateName(obj, kind.Kind)
+		return nil
 	}
-	return fmt.Errorf("kind must be %s, but is %s", kinds, kind.Kind)
-}
-
-// validateNamespaced returns an error for an object without a namespace or a name, which
-// kube-apiserver would reject, too.
-func validateNamespaced(o metaObject, kind string) error {
-	if o.GetNamespace() == "" {
-		return fmt.Errorf("%s %q has no metadata.namespace", kind, o.GetName())
-	}
-	return validateName(o, kind)
-}
-
-func validateName(o metaObject, kind string) error {
-	if o.GetName() == "" {
-		return fmt.Errorf("a %s has no metadata.name", kind)
+	if object.GetNamespace() == "" {
+		return fmt.Errorf("%s %q has no metadata.namespace", kind.Kind, object.GetName())
 	}
 	return nil
+}
+
+// plurals are those of the kinds.
+var plurals = map[string]string{
+	"MetricsBackend": "metricsbackends", "CustomMetric": "custommetrics", "ExternalMetric": "externalmetrics", "ExternalMetricsPolicy": "externalmetricspolicies",
+}
+
+func compile(plural string) (*crdschema.Schema, error) {
+	manifest, err := crd.Manifest(plural)
+	if err != nil {
+		return nil, err
+	}
+	return crdschema.Compile(manifest)
+}
+
+// complete sets obj to the object in a document with the defaults of its CRD, or returns why kube-apiserver would refuse it.
+func complete(obj runtime.Object, schema *crdschema.Schema, document []byte) error {
+	text, err := yaml.ToJSON(document)
+	if err != nil {
+		return err
+	}
+	var object map[string]any
+	if err := utiljson.Unmarshal(text, &object); err != nil {
+		return err
+	}
+	errs := schema.Complete(context.Background(), object)
+	for _, err := range errs {
+		err.BadValue = field.OmitValueType{} // a URL may have a password
+	}
+	if len(errs) > 0 {
+		return errs.ToAggregate()
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(object, obj)
 }
 
 // isBlank reports whether a document contains only comments and white space.

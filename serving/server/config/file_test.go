@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
 const manifestHead = "apiVersion: metricsbackend.io/v1alpha1\nkind: MetricsBackend\nmetadata: {name: cluster}\n"
@@ -25,7 +27,7 @@ func backendManifest(interval string) string {
 func TestDecodeManifest(t *testing.T) {
 	const head = "---\napiVersion: metricsbackend.io/v1alpha1\n"
 	const metric = head + "kind: ExternalMetric\nmetadata: {name: m, namespace: shop}\nspec: {query: up}\n"
-	const custom = head + "kind: CustomMetric\nmetadata: {name: c, namespace: shop}\nspec: {query: up, describes: {resource: pods, nameLabel: pod}}\n"
+	const custom = head + "kind: CustomMetric\nmetadata: {name: c, namespace: shop}\nspec: {query: up, describedObject: {resource: pods, nameLabel: pod}}\n"
 	const policy = head + "kind: ExternalMetricsPolicy\nmetadata: {name: p}\nspec: {rules: [{metric: .*, deny: true}]}\n"
 	tests := map[string]struct {
 		content string
@@ -35,7 +37,7 @@ func TestDecodeManifest(t *testing.T) {
 		wantErr      string
 	}{
 		"YAML":                         {content: backendManifest("20s"), wantInterval: 20 * time.Second},
-		"JSON":                         {content: `{"apiVersion":"metricsbackend.io/v1alpha1","kind":"MetricsBackend","spec":{"resourceMetrics":{"scrape":{"interval":"20s"}}}}`, wantInterval: 20 * time.Second},
+		"JSON":                         {content: `{"apiVersion":"metricsbackend.io/v1alpha1","kind":"MetricsBackend","metadata":{"name":"cluster"},"spec":{"resourceMetrics":{"scrape":{"interval":"20s"}}}}`, wantInterval: 20 * time.Second},
 		"comments and empty documents": {content: "# licence\n---\n" + backendManifest("20s") + "---\n# the end\n", wantInterval: 20 * time.Second},
 		"an unknown field":             {content: manifestHead + "spec: {resourceMetrics: {scrape: {intervall: 20s}}}", wantErr: `unknown field "spec.resourceMetrics.scrape.intervall"`},
 		"a field twice":                {content: manifestHead + "spec: {}\nspec: {}\n", wantErr: `"spec"`},
@@ -50,9 +52,17 @@ func TestDecodeManifest(t *testing.T) {
 		"everything": {content: policy + "---\n" + backendManifest("20s") + metric + custom, wantInterval: 20 * time.Second, want: declared{
 			Policies: []string{"/p"}, Custom: []string{"shop/c"}, External: []string{"shop/m"},
 		}},
-		"no MetricsBackend":           {content: metric, wantErr: "must hold the manifest of a MetricsBackend"},
-		"no namespace":                {content: backendManifest("20s") + strings.Replace(metric, ", namespace: shop", "", 1), wantErr: `ExternalMetric "m" has no metadata.namespace`},
-		"no name":                     {content: backendManifest("20s") + strings.Replace(policy, "name: p", "", 1), wantErr: "has no metadata.name"},
+		"no MetricsBackend":            {content: metric, wantErr: "must hold the manifest of a MetricsBackend"},
+		"no namespace":                 {content: backendManifest("20s") + strings.Replace(metric, ", namespace: shop", "", 1), wantErr: `ExternalMetric "m" has no metadata.namespace`},
+		"no name":                      {content: backendManifest("20s") + strings.Replace(policy, "name: p", "", 1), wantErr: "has no metadata.name"},
+		"refused by the schema":        {content: backendManifest("11m"), wantErr: "spec.resourceMetrics.scrape.interval: Invalid value: scrape.interval must be between 1s and 10m"},
+		"refused by a rule of another": {content: backendManifest("20s") + strings.Replace(policy, ", deny: true", "", 1), wantErr: "each rule needs selector"},
+		"a password in a URL": {
+			content: manifestHead + "spec: {customMetrics: {}, sources: [{name: a, prometheus: {url: 'https://u:hunter2@h'}}]}",
+			wantErr: "MetricsBackend cluster: spec.sources[0].prometheus.url: Invalid value: url must be http:// or https://",
+		},
+		"a list that is a set":        {content: manifestHead + "spec: {resourceMetrics: {versions: [v1, v1]}}", wantErr: "spec.resourceMetrics.versions[1]: Duplicate value"},
+		"too large a number":          {content: manifestHead + "spec: {serving: {replicas: 11}, resourceMetrics: {}}", wantErr: "spec.serving.replicas"},
 		"an unknown field of another": {content: backendManifest("20s") + strings.Replace(metric, "query: up", "query: up, quarry: down", 1), wantErr: "quarry"},
 	}
 	for name, tc := range tests {
@@ -71,7 +81,7 @@ func TestDecodeManifest(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got.declared); diff != "" {
 				t.Errorf("declared (-want +got):\n%s", diff)
 			}
-			if len(m.external) > 0 && m.external[0].Spec.MetricName != "m" {
+			if len(m.custom) > 0 && m.custom[0].Spec.DuplicatesPolicy != v1alpha1.DuplicatesReject {
 				t.Error("the defaults are not filled in")
 			}
 		})
@@ -81,7 +91,7 @@ func TestDecodeManifest(t *testing.T) {
 func FuzzDecodeManifest(f *testing.F) {
 	f.Add([]byte(backendManifest("20s")))
 	f.Add([]byte("---\n---\n"))
-	f.Add([]byte(`{"apiVersion":"metricsbackend.io/v1alpha1","kind":"MetricsBackend","spec":null}`))
+	f.Add([]byte(`{"apiVersion":"metricsbackend.io/v1alpha1","kind":"MetricsBackend","metadata":{"name":"cluster"},"spec":null}`))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		m, err := decodeManifest(content)
 		if err != nil {

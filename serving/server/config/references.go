@@ -55,14 +55,14 @@ func NewReferences(client kubernetes.Interface, namespace string, newTokens func
 // Watch also watches the objects that the sources of a spec use.
 func (r *References) Watch(spec *v1alpha1.MetricsBackendSpec) {
 	r.Secrets.add(v1alpha1.SourceSecrets(spec.Sources))
-	r.ConfigMaps.add(v1alpha1.SourceConfigMaps(spec.Sources, spec.Serving.CAConfigMap))
+	r.ConfigMaps.add(v1alpha1.SourceConfigMaps(spec.Sources, spec.Serving.CAConfigMapKeyRef))
 	r.tokens.add(v1alpha1.SourceTokens(spec.Sources))
 }
 
 // Retain stops watching all objects but those that the sources of a spec use.
 func (r *References) Retain(spec *v1alpha1.MetricsBackendSpec) {
 	r.Secrets.retain(v1alpha1.SourceSecrets(spec.Sources))
-	r.ConfigMaps.retain(v1alpha1.SourceConfigMaps(spec.Sources, spec.Serving.CAConfigMap))
+	r.ConfigMaps.retain(v1alpha1.SourceConfigMaps(spec.Sources, spec.Serving.CAConfigMapKeyRef))
 	r.tokens.retain(v1alpha1.SourceTokens(spec.Sources))
 }
 

@@ -83,8 +83,8 @@ func TestWatchAndRetain(t *testing.T) {
 	}
 	naming := func(secret, configMap string) *v1alpha1.MetricsBackendSpec {
 		return &v1alpha1.MetricsBackendSpec{Sources: []v1alpha1.SourceSpec{{Name: "main", Prometheus: &v1alpha1.PrometheusSource{
-			TLS:            v1alpha1.SourceTLS{CAConfigMap: &v1alpha1.ConfigMapKeyReference{Name: configMap, Key: "ca.crt"}},
-			Authentication: v1alpha1.SourceAuthentication{Basic: &v1alpha1.SecretReference{Name: secret}},
+			TLS:            v1alpha1.SourceTLS{CAConfigMapKeyRef: &v1alpha1.ConfigMapKeyReference{Name: configMap, Key: "ca.crt"}},
+			Authentication: v1alpha1.SourceAuthentication{BasicAuthSecretRef: &v1alpha1.SecretReference{Name: secret}},
 		}}}}
 	}
 	r.Watch(naming("a", "b"))

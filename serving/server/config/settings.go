@@ -6,12 +6,11 @@ package config
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -33,9 +32,8 @@ type Settings struct {
 	// ResourceMetrics is false if metrics.k8s.io is not served: then no kubelet is scraped.
 	ResourceMetrics bool
 	Watch           WatchSettings
-	// Spec has its defaults. Invalid has the errors of its independent parts.
-	Spec    *v1alpha1.MetricsBackendSpec
-	Invalid field.ErrorList
+	// Spec has its defaults.
+	Spec *v1alpha1.MetricsBackendSpec
 }
 
 // WatchSettings are the settings of watches of all APIs.
@@ -69,9 +67,8 @@ func (s Settings) withoutResourceMetrics() Settings {
 }
 
 // SettingsFrom returns the settings of a spec, with defaults; those of an empty spec apply
-// until a MetricsBackend is read, and verify kubelets. It validates the whole spec, since a manifest on disk did
-// not pass the CRD's schema. The error names every field that cannot be used, except in
-// independent parts.
+// until a MetricsBackend is read, and verify kubelets. The error names every field that cannot be used. An invalid source,
+// rule or route is reported by the component that uses it, and does not affect anything else.
 func SettingsFrom(given *v1alpha1.MetricsBackendSpec) (Settings, error) {
 	spec := given.DeepCopy()
 	if spec.ResourceMetrics == nil {
@@ -79,15 +76,13 @@ func SettingsFrom(given *v1alpha1.MetricsBackendSpec) (Settings, error) {
 		spec.ResourceMetrics = &v1alpha1.ResourceMetricsSpec{KubeletTLS: v1alpha1.KubeletTLSSpec{Mode: v1alpha1.KubeletTLSVerify}}
 	}
 	v1alpha1.SetDefaults(spec)
-	errs := v1alpha1.Validate(spec)
-	invalid := splitIndependent(&errs)
-	if len(errs) > 0 {
+	if errs := v1alpha1.Validate(spec); len(errs) > 0 {
 		return Settings{}, errs.ToAggregate()
 	}
 	rm := spec.ResourceMetrics
-	bodySize, err := rm.Scrape.MaxBodyBytes()
+	bodySize, err := resource.ParseQuantity(rm.Scrape.MaxResponseSize)
 	if err != nil {
-		return Settings{}, fmt.Errorf("spec.resourceMetrics.scrape.maxBodySize %w", err)
+		return Settings{}, fmt.Errorf("spec.resourceMetrics.scrape.maxResponseSize: %w", err)
 	}
 	selector := labels.Everything()
 	if rm.Scrape.NodeSelector != nil {
@@ -104,15 +99,15 @@ func SettingsFrom(given *v1alpha1.MetricsBackendSpec) (Settings, error) {
 		}
 	}
 	return Settings{
-		Spec: spec, Invalid: invalid,
-		MaxAge:          rm.MaxAge.Duration,
+		Spec:            spec,
+		MaxAge:          rm.MaxSampleAge.Duration,
 		ResourceMetrics: true,
 		Watch:           watchSettingsFrom(&spec.Watch),
 		Kubelet: kubelet.Settings{
 			Interval:      rm.Scrape.Interval.Duration,
 			Timeout:       rm.Scrape.Timeout.Duration,
 			MaxConcurrent: int(*rm.Scrape.MaxConcurrent),
-			MaxBodySize:   bodySize,
+			MaxBodySize:   bodySize.Value(),
 			AddressTypes:  rm.Scrape.AddressTypes,
 			Port:          ptr.Deref(rm.Scrape.Port, 0),
 			NodeSelector:  selector,
@@ -126,50 +121,16 @@ func watchSettingsFrom(spec *v1alpha1.WatchSpec) WatchSettings {
 	return WatchSettings{
 		Enabled: spec.Mode == v1alpha1.WatchEnabled,
 		Limits: stream.Limits{
-			Connections:    int(*spec.MaxConnections),
-			PerUser:        int(*spec.MaxConnectionsPerUser),
+			Connections:    int(*spec.MaxWatches),
+			PerUser:        int(*spec.MaxWatchesPerUser),
 			OpensPerSecond: float64(*spec.MaxOpensPerSecondPerUser),
 			// After a restart of a pod or a client, a user may open all of its watches at once.
-			OpensBurst: int(max(*spec.MaxConnectionsPerUser, *spec.MaxOpensPerSecondPerUser)),
+			OpensBurst: int(max(*spec.MaxWatchesPerUser, *spec.MaxOpensPerSecondPerUser)),
 		},
 		Stream: stream.Settings{
 			BookmarkInterval: spec.BookmarkInterval.Duration,
-			MaxAge:           spec.MaxAge.Duration,
+			MaxAge:           spec.MaxDuration.Duration,
 			StallTimeout:     stallTimeout,
 		},
 	}
-}
-
-// independentParts are validated and reported by the components that use them: an invalid
-// source or rule does not affect anything else.
-var independentParts = []string{"spec.sources", "spec.customMetrics", "spec.externalMetrics", "spec.resourceMetrics.rules"}
-
-// splitIndependent removes the errors of independent parts from errs and returns them.
-func splitIndependent(errs *field.ErrorList) field.ErrorList {
-	var independent field.ErrorList
-	*errs = slices.DeleteFunc(*errs, func(err *field.Error) bool {
-		if !slices.ContainsFunc(independentParts, func(part string) bool { return within(err.Field, part) }) {
-			return false
-		}
-		independent = append(independent, err)
-		return true
-	})
-	return independent
-}
-
-// InvalidAt returns the errors at a path and below it.
-func InvalidAt(errs field.ErrorList, path *field.Path) error {
-	var matching field.ErrorList
-	for _, err := range errs {
-		if within(err.Field, path.String()) {
-			matching = append(matching, err)
-		}
-	}
-	return matching.ToAggregate()
-}
-
-// within reports whether a path equals parent or is below it.
-func within(path, parent string) bool {
-	rest, found := strings.CutPrefix(path, parent)
-	return found && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }

@@ -74,7 +74,7 @@ func backendWith(generation int64, rm *v1alpha1.ResourceMetricsSpec) *v1alpha1.M
 
 func TestWatcherKeepsTheLastGoodSettings(t *testing.T) {
 	fast := &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{Interval: duration(10 * time.Second)}}
-	bad := &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{MaxBodySize: "much"}}
+	bad := &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{MaxResponseSize: "much"}}
 	tests := map[string]struct {
 		applied        []*v1alpha1.MetricsBackend
 		err            error
@@ -227,31 +227,6 @@ func TestRetainedSources(t *testing.T) {
 	}
 	if diff := cmp.Diff([][]string{{"a", "b", "c"}, {"a", "b", "c"}, {"a", "b"}, {"a", "b"}, {"a", "b"}}, got); diff != "" {
 		t.Errorf("sources (-want +got):\n%s", diff)
-	}
-}
-
-// TestInvalidIndependentParts do not keep other settings from being applied.
-func TestInvalidIndependentParts(t *testing.T) {
-	backend := backendWith(1, &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{Interval: duration(10 * time.Second)}})
-	backend.Spec.Sources = []v1alpha1.SourceSpec{
-		{Name: "good", Prometheus: &v1alpha1.PrometheusSource{URL: "https://prometheus.example"}},
-		{Name: "bad", Prometheus: &v1alpha1.PrometheusSource{URL: "gopher://prometheus.example"}},
-		{Name: "worse"},
-	}
-	backend.Spec.CustomMetrics = &v1alpha1.CustomMetricsSpec{Versions: []v1alpha1.CustomMetricsVersion{"v7"}}
-	target := &fakeTarget{}
-	w := &Watcher{target: target.target()}
-	w.apply(t.Context(), "test", backend)
-	if w.ObservedGeneration() != 1 || len(target.settings) != 1 {
-		t.Fatalf("observed generation %d, settings applied %d times", w.ObservedGeneration(), len(target.settings))
-	}
-	var fields []string
-	for _, err := range target.settings[0].Invalid {
-		fields = append(fields, err.Field)
-	}
-	want := []string{"spec.customMetrics.versions", "spec.sources[1].prometheus.url", "spec.sources[2]"}
-	if diff := cmp.Diff(want, fields); diff != "" {
-		t.Errorf("invalid (-want +got):\n%s", diff)
 	}
 }
 

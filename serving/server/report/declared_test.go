@@ -227,7 +227,7 @@ func TestHealthOf(t *testing.T) {
 			samples: []query.Sample{sample(1, nil), sample(math.NaN(), map[string]string{"a": "b"})},
 			want: func(h *v1alpha1.DeclaredHealth) {
 				h.Reason = "NaN"
-				h.Message = `there is no value, since the series {a="b"} has none: NaN: the value is NaN (not a number, such as 0/0); correct the query, or set invalidValues to Omit in ExternalMetric shop/m, which serves the other series`
+				h.Message = `there is no value, since the series {a="b"} has none: NaN: the value is NaN (not a number, such as 0/0); correct the query, or set invalidValuesPolicy to Omit in ExternalMetric shop/m, which serves the other series`
 			},
 		},
 		"the rest is a value": {

@@ -131,7 +131,7 @@ func TestAdoptionReverted(t *testing.T) {
 	// A change of the spec is tried at once.
 	suite.egress.closeTo(none)
 	changeBackend(t, suite, "cluster", func(spec *v1alpha1.MetricsBackendSpec) {
-		spec.ResourceMetrics.MaxAge = &metav1.Duration{Duration: 2 * time.Minute}
+		spec.ResourceMetrics.MaxSampleAge = &metav1.Duration{Duration: 2 * time.Minute}
 	})
 	waitReady(t, suite, "cluster")
 	waitPointsTo(t, suite, "v1beta1", ourName)

@@ -52,94 +52,94 @@ func TestValidation(t *testing.T) {
 		"too long a name": {name: strings.Repeat("a", 41), spec: `{resourceMetrics: {}}`, refused: "metadata.name must be at most 40 characters"},
 		"name with a dot": {name: "a.b", spec: `{resourceMetrics: {}}`, refused: "metadata.name must be a DNS label"},
 
-		"namespace":                      {spec: `{namespace: some-namespace, resourceMetrics: {}}`},
-		"empty namespace":                {spec: `{namespace: "", resourceMetrics: {}}`, refused: "spec.namespace"},
-		"malformed namespace":            {spec: `{namespace: Upper, resourceMetrics: {}}`, refused: "spec.namespace"},
-		"too long a namespace":           {spec: `{namespace: ` + strings.Repeat("a", 64) + `, resourceMetrics: {}}`, refused: "spec.namespace"},
-		"unknown field":                  {spec: `{resourceMetrics: {}, colour: blue}`, refused: `unknown field "spec.colour"`},
-		"both versions":                  {spec: `{resourceMetrics: {versions: [v1beta1, v1]}}`},
-		"one version":                    {spec: `{resourceMetrics: {versions: [v1]}}`},
-		"unknown version":                {spec: `{resourceMetrics: {versions: [v2]}}`, refused: `supported values: "v1", "v1beta1"`},
-		"the same version twice":         {spec: `{resourceMetrics: {versions: [v1, v1]}}`, refused: "Duplicate value"},
-		"no version":                     {spec: `{resourceMetrics: {versions: []}}`, refused: "should have at least 1 items"},
-		"maxAge":                         {spec: `{resourceMetrics: {maxAge: 2m30s}}`},
-		"maxAge with a fraction":         {spec: `{resourceMetrics: {maxAge: 1.5m}}`},
-		"maxAge of a short interval":     {spec: `{resourceMetrics: {maxAge: 31s, scrape: {interval: 1s, timeout: 1s}}}`},
-		"too short a maxAge":             {spec: `{resourceMetrics: {maxAge: 30s, scrape: {interval: 1s, timeout: 1s}}}`, refused: "maxAge must be at least 30s longer than scrape.interval"},
-		"longest maxAge":                 {spec: `{resourceMetrics: {maxAge: 1h}}`},
-		"too long a maxAge":              {spec: `{resourceMetrics: {maxAge: 61m}}`, refused: "maxAge must be at most 1h"},
-		"maxAge without unit":            {spec: `{resourceMetrics: {maxAge: "90"}}`, refused: "spec.resourceMetrics.maxAge"},
-		"negative maxAge":                {spec: `{resourceMetrics: {maxAge: -90s}}`, refused: "spec.resourceMetrics.maxAge"},
-		"huge maxAge":                    {spec: `{resourceMetrics: {maxAge: 99999999999999999h}}`, refused: "spec.resourceMetrics.maxAge"},
-		"maxAge under interval":          {spec: `{resourceMetrics: {maxAge: 20s, scrape: {interval: 30s}}}`, refused: "maxAge must be at least 30s longer than scrape.interval"},
-		"maxAge is the interval":         {spec: `{resourceMetrics: {maxAge: 30s, scrape: {interval: 30s}}}`, refused: "maxAge must be at least 30s longer than scrape.interval"},
-		"interval over default maxAge":   {spec: scrape(`interval: 61s`), refused: "raise maxAge, whose default is 90s"},
-		"interval":                       {spec: scrape(`interval: 1m`)},
-		"shortest interval":              {spec: scrape(`interval: 1s, timeout: 1s`)},
-		"too short an interval":          {spec: scrape(`interval: 999ms, timeout: 500ms`), refused: "scrape.interval must be between 1s and 10m"},
-		"longest interval":               {spec: `{resourceMetrics: {maxAge: 10m30s, scrape: {interval: 10m}}}`},
-		"too long an interval":           {spec: `{resourceMetrics: {maxAge: 1h, scrape: {interval: 11m}}}`, refused: "scrape.interval must be between 1s and 10m"},
-		"malformed interval":             {spec: scrape(`interval: soon`), refused: "spec.resourceMetrics.scrape.interval"},
-		"shortest timeout":               {spec: scrape(`timeout: 100ms`)},
-		"too short a timeout":            {spec: scrape(`timeout: 99ms`), refused: "scrape.timeout must be between 100ms and 1m"},
-		"longest timeout":                {spec: scrape(`interval: 1m, timeout: 1m`)},
-		"too long a timeout":             {spec: `{resourceMetrics: {maxAge: 5m, scrape: {interval: 2m, timeout: 61s}}}`, refused: "scrape.timeout must be between 100ms and 1m"},
-		"timeout over interval":          {spec: scrape(`interval: 5s, timeout: 6s`), refused: "scrape.timeout must not be longer than scrape.interval"},
-		"interval under default timeout": {spec: scrape(`interval: 5s`), refused: "scrape.timeout must not be longer than scrape.interval"},
-		"maxConcurrent":                  {spec: scrape(`maxConcurrent: 1000`)},
-		"maxConcurrent of zero":          {spec: scrape(`maxConcurrent: 0`), refused: "spec.resourceMetrics.scrape.maxConcurrent"},
-		"too high maxConcurrent":         {spec: scrape(`maxConcurrent: 1001`), refused: "spec.resourceMetrics.scrape.maxConcurrent"},
-		"maxBodySize":                    {spec: scrape(`maxBodySize: 512Ki`)},
-		"maxBodySize in bytes":           {spec: scrape(`maxBodySize: "1000000"`)},
-		"largest maxBodySize":            {spec: scrape(`maxBodySize: 256Mi`)},
-		"too large a maxBodySize":        {spec: scrape(`maxBodySize: 257Mi`), refused: "scrape.maxBodySize must be at most 256Mi"},
-		"maxBodySize of zero":            {spec: scrape(`maxBodySize: "0"`), refused: "spec.resourceMetrics.scrape.maxBodySize"},
-		"maxBodySize with Gi":            {spec: scrape(`maxBodySize: 1Gi`), refused: "spec.resourceMetrics.scrape.maxBodySize"},
-		"address types":                  {spec: scrape(`addressTypes: [Hostname]`)},
-		"no address type":                {spec: scrape(`addressTypes: []`), refused: "should have at least 1 items"},
-		"unknown address type":           {spec: scrape(`addressTypes: [Carrier]`), refused: `supported values: "Hostname"`},
-		"kubelet port":                   {spec: scrape(`port: 10255`)},
-		"kubelet port of zero":           {spec: scrape(`port: 0`), refused: "spec.resourceMetrics.scrape.port"},
-		"kubelet port too high":          {spec: scrape(`port: 65536`), refused: "spec.resourceMetrics.scrape.port"},
-		"node selector":                  {spec: scrape(`nodeSelector: {matchExpressions: [{key: type, operator: NotIn, values: [virtual-kubelet]}]}`)},
-		"unknown operator":               {spec: scrape(`nodeSelector: {matchExpressions: [{key: type, operator: Foo}]}`), refused: "must be In, NotIn, Exists or DoesNotExist"},
-		"operator without values":        {spec: scrape(`nodeSelector: {matchExpressions: [{key: type, operator: In}]}`), refused: "need values with In and NotIn"},
-		"operator with values":           {spec: scrape(`nodeSelector: {matchExpressions: [{key: type, operator: Exists, values: [a]}]}`), refused: "none with Exists and DoesNotExist"},
-		"operator that takes no values":  {spec: scrape(`nodeSelector: {matchExpressions: [{key: type, operator: DoesNotExist}]}`)},
-		"watch, as by default":           {spec: watch(``)},
-		"no watch":                       {spec: watch(`mode: Disabled`)},
-		"unknown watch mode":             {spec: watch(`mode: Maybe`), refused: `supported values: "Enabled", "Disabled"`},
-		"least of watch":                 {spec: watch(`maxConnections: 1, maxConnectionsPerUser: 1, maxOpensPerSecondPerUser: 1, bookmarkInterval: 5s, maxAge: 1m`)},
-		"most of watch":                  {spec: watch(`maxConnections: 100000, maxConnectionsPerUser: 100000, maxOpensPerSecondPerUser: 10000, bookmarkInterval: 10m, maxAge: 24h`)},
-		"no connection":                  {spec: watch(`maxConnections: 0`), refused: "to serve no watch at all, set watch.mode: Disabled"},
-		"too many connections":           {spec: watch(`maxConnections: 100001`), refused: "watch.maxConnections must be between 1 and 100000"},
-		"no connection of a user":        {spec: watch(`maxConnectionsPerUser: 0`), refused: "to serve no watch at all, set watch.mode: Disabled"},
-		"too many connections of a user": {spec: watch(`maxConnectionsPerUser: 100001`), refused: "watch.maxConnectionsPerUser must be between 1 and 100000"},
-		"no rate of watches":             {spec: watch(`maxOpensPerSecondPerUser: 0`), refused: "watch.maxOpensPerSecondPerUser must be between 1 and 10000"},
-		"too high a rate of watches":     {spec: watch(`maxOpensPerSecondPerUser: 10001`), refused: "watch.maxOpensPerSecondPerUser must be between 1 and 10000"},
-		"too many bookmarks":             {spec: watch(`bookmarkInterval: 4999ms`), refused: "watch.bookmarkInterval must be between 5s and 10m"},
-		"too few bookmarks":              {spec: watch(`bookmarkInterval: 11m`), refused: "watch.bookmarkInterval must be between 5s and 10m"},
-		"malformed bookmark interval":    {spec: watch(`bookmarkInterval: often`), refused: "spec.watch.bookmarkInterval"},
-		"too short a watch":              {spec: watch(`maxAge: 59s`), refused: "watch.maxAge must be between 1m and 24h"},
-		"too long a watch":               {spec: watch(`maxAge: 25h`), refused: "watch.maxAge must be between 1m and 24h"},
-		"pinned kubelets":                {spec: `{resourceMetrics: {kubeletTLS: {mode: PinOnFirstUse}}}`},
-		"unverified kubelets":            {spec: `{resourceMetrics: {kubeletTLS: {mode: Skip}}}`},
-		"unknown kubelet mode":           {spec: `{resourceMetrics: {kubeletTLS: {mode: Hope}}}`, refused: `supported values: "VerifyOrPin", "Verify", "PinOnFirstUse", "Skip"`},
-		"CA with Verify":                 {spec: `{resourceMetrics: {kubeletTLS: {mode: Verify, caBundle: ` + ca + `}}}`},
-		"CA with VerifyOrPin":            {spec: `{resourceMetrics: {kubeletTLS: {mode: VerifyOrPin, caBundle: ` + ca + `}}}`},
-		"CA with the default":            {spec: `{resourceMetrics: {kubeletTLS: {caBundle: ` + ca + `}}}`},
-		"CA that is not PEM":             {spec: `{resourceMetrics: {kubeletTLS: {caBundle: QQ==}}}`, refused: "kubeletTLS.caBundle must hold one or more certificates in PEM"},
-		"CA with Skip":                   {spec: `{resourceMetrics: {kubeletTLS: {mode: Skip, caBundle: ` + ca + `}}}`, refused: "kubeletTLS.caBundle has an effect with modes Verify and VerifyOrPin only"},
-		"CA with PinOnFirstUse":          {spec: `{resourceMetrics: {kubeletTLS: {mode: PinOnFirstUse, caBundle: ` + ca + `}}}`, refused: "kubeletTLS.caBundle has an effect with modes Verify and VerifyOrPin only"},
-		"CA that is not base64":          {spec: `{resourceMetrics: {kubeletTLS: {caBundle: "-----BEGIN"}}}`, refused: "spec.resourceMetrics.kubeletTLS.caBundle"},
-		"replicas":                       {spec: `{serving: {replicas: 10}, resourceMetrics: {}}`},
-		"no replicas":                    {spec: `{serving: {replicas: 0}, resourceMetrics: {}}`, refused: "spec.serving.replicas"},
-		"too many replicas":              {spec: `{serving: {replicas: 11}, resourceMetrics: {}}`, refused: "spec.serving.replicas"},
-		"pull policy":                    {spec: `{serving: {imagePullPolicy: Always}, resourceMetrics: {}}`},
-		"unknown pull policy":            {spec: `{serving: {imagePullPolicy: Sometimes}, resourceMetrics: {}}`, refused: `supported values: "Always"`},
-		"pull secrets":                   {spec: `{serving: {imagePullSecrets: [{name: a}, {name: b}]}, resourceMetrics: {}}`},
-		"the same pull secret":           {spec: `{serving: {imagePullSecrets: [{name: a}, {name: a}]}, resourceMetrics: {}}`, refused: "Duplicate value"},
-		"no pull secrets":                {spec: `{serving: {imagePullSecrets: []}, resourceMetrics: {}}`},
+		"namespace":                          {spec: `{serving: {namespace: some-namespace}, resourceMetrics: {}}`},
+		"empty namespace":                    {spec: `{serving: {namespace: ""}, resourceMetrics: {}}`, refused: "spec.serving.namespace"},
+		"malformed namespace":                {spec: `{serving: {namespace: Upper}, resourceMetrics: {}}`, refused: "spec.serving.namespace"},
+		"too long a namespace":               {spec: `{serving: {namespace: ` + strings.Repeat("a", 64) + `}, resourceMetrics: {}}`, refused: "spec.serving.namespace"},
+		"unknown field":                      {spec: `{resourceMetrics: {}, colour: blue}`, refused: `unknown field "spec.colour"`},
+		"both versions":                      {spec: `{resourceMetrics: {versions: [v1beta1, v1]}}`},
+		"one version":                        {spec: `{resourceMetrics: {versions: [v1]}}`},
+		"unknown version":                    {spec: `{resourceMetrics: {versions: [v2]}}`, refused: `supported values: "v1", "v1beta1"`},
+		"the same version twice":             {spec: `{resourceMetrics: {versions: [v1, v1]}}`, refused: "Duplicate value"},
+		"no version":                         {spec: `{resourceMetrics: {versions: []}}`, refused: "should have at least 1 items"},
+		"maxSampleAge":                       {spec: `{resourceMetrics: {maxSampleAge: 2m30s}}`},
+		"maxSampleAge with a fraction":       {spec: `{resourceMetrics: {maxSampleAge: 1.5m}}`},
+		"maxSampleAge of a short interval":   {spec: `{resourceMetrics: {maxSampleAge: 31s, scrape: {interval: 1s, timeout: 1s}}}`},
+		"too short a maxSampleAge":           {spec: `{resourceMetrics: {maxSampleAge: 30s, scrape: {interval: 1s, timeout: 1s}}}`, refused: "maxSampleAge must be at least 30s longer than scrape.interval"},
+		"longest maxSampleAge":               {spec: `{resourceMetrics: {maxSampleAge: 1h}}`},
+		"too long a maxSampleAge":            {spec: `{resourceMetrics: {maxSampleAge: 61m}}`, refused: "maxSampleAge must be at most 1h"},
+		"maxSampleAge without unit":          {spec: `{resourceMetrics: {maxSampleAge: "90"}}`, refused: "spec.resourceMetrics.maxSampleAge"},
+		"negative maxSampleAge":              {spec: `{resourceMetrics: {maxSampleAge: -90s}}`, refused: "spec.resourceMetrics.maxSampleAge"},
+		"huge maxSampleAge":                  {spec: `{resourceMetrics: {maxSampleAge: 99999999999999999h}}`, refused: "spec.resourceMetrics.maxSampleAge"},
+		"maxSampleAge under interval":        {spec: `{resourceMetrics: {maxSampleAge: 20s, scrape: {interval: 30s}}}`, refused: "maxSampleAge must be at least 30s longer than scrape.interval"},
+		"maxSampleAge is the interval":       {spec: `{resourceMetrics: {maxSampleAge: 30s, scrape: {interval: 30s}}}`, refused: "maxSampleAge must be at least 30s longer than scrape.interval"},
+		"interval over default maxSampleAge": {spec: scrape(`interval: 61s`), refused: "raise maxSampleAge, whose default is 90s"},
+		"interval":                           {spec: scrape(`interval: 1m`)},
+		"shortest interval":                  {spec: scrape(`interval: 1s, timeout: 1s`)},
+		"too short an interval":              {spec: scrape(`interval: 999ms, timeout: 500ms`), refused: "scrape.interval must be between 1s and 10m"},
+		"longest interval":                   {spec: `{resourceMetrics: {maxSampleAge: 10m30s, scrape: {interval: 10m}}}`},
+		"too long an interval":               {spec: `{resourceMetrics: {maxSampleAge: 1h, scrape: {interval: 11m}}}`, refused: "scrape.interval must be between 1s and 10m"},
+		"malformed interval":                 {spec: scrape(`interval: soon`), refused: "spec.resourceMetrics.scrape.interval"},
+		"shortest timeout":                   {spec: scrape(`timeout: 100ms`)},
+		"too short a timeout":                {spec: scrape(`timeout: 99ms`), refused: "scrape.timeout must be between 100ms and 1m"},
+		"longest timeout":                    {spec: scrape(`interval: 1m, timeout: 1m`)},
+		"too long a timeout":                 {spec: `{resourceMetrics: {maxSampleAge: 5m, scrape: {interval: 2m, timeout: 61s}}}`, refused: "scrape.timeout must be between 100ms and 1m"},
+		"timeout over interval":              {spec: scrape(`interval: 5s, timeout: 6s`), refused: "scrape.timeout must not be longer than scrape.interval"},
+		"interval under default timeout":     {spec: scrape(`interval: 5s`), refused: "scrape.timeout must not be longer than scrape.interval"},
+		"maxConcurrent":                      {spec: scrape(`maxConcurrent: 1000`)},
+		"maxConcurrent of zero":              {spec: scrape(`maxConcurrent: 0`), refused: "spec.resourceMetrics.scrape.maxConcurrent"},
+		"too high maxConcurrent":             {spec: scrape(`maxConcurrent: 1001`), refused: "spec.resourceMetrics.scrape.maxConcurrent"},
+		"maxResponseSize":                    {spec: scrape(`maxResponseSize: 512Ki`)},
+		"maxResponseSize in bytes":           {spec: scrape(`maxResponseSize: "1000000"`)},
+		"largest maxResponseSize":            {spec: scrape(`maxResponseSize: 256Mi`)},
+		"too large a maxResponseSize":        {spec: scrape(`maxResponseSize: 257Mi`), refused: "scrape.maxResponseSize must be at most 256Mi"},
+		"maxResponseSize of zero":            {spec: scrape(`maxResponseSize: "0"`), refused: "spec.resourceMetrics.scrape.maxResponseSize"},
+		"maxResponseSize with Gi":            {spec: scrape(`maxResponseSize: 1Gi`), refused: "spec.resourceMetrics.scrape.maxResponseSize"},
+		"address types":                      {spec: scrape(`addressTypes: [Hostname]`)},
+		"no address type":                    {spec: scrape(`addressTypes: []`), refused: "should have at least 1 items"},
+		"unknown address type":               {spec: scrape(`addressTypes: [Carrier]`), refused: `supported values: "Hostname"`},
+		"kubelet port":                       {spec: scrape(`port: 10255`)},
+		"kubelet port of zero":               {spec: scrape(`port: 0`), refused: "spec.resourceMetrics.scrape.port"},
+		"kubelet port too high":              {spec: scrape(`port: 65536`), refused: "spec.resourceMetrics.scrape.port"},
+		"node selector":                      {spec: scrape(`nodeSelector: {matchExpressions: [{key: type, operator: NotIn, values: [virtual-kubelet]}]}`)},
+		"unknown operator":                   {spec: scrape(`nodeSelector: {matchExpressions: [{key: type, operator: Foo}]}`), refused: "must be In, NotIn, Exists or DoesNotExist"},
+		"operator without values":            {spec: scrape(`nodeSelector: {matchExpressions: [{key: type, operator: In}]}`), refused: "need values with In and NotIn"},
+		"operator with values":               {spec: scrape(`nodeSelector: {matchExpressions: [{key: type, operator: Exists, values: [a]}]}`), refused: "none with Exists and DoesNotExist"},
+		"operator that takes no values":      {spec: scrape(`nodeSelector: {matchExpressions: [{key: type, operator: DoesNotExist}]}`)},
+		"watch, as by default":               {spec: watch(``)},
+		"no watch":                           {spec: watch(`mode: Disabled`)},
+		"unknown watch mode":                 {spec: watch(`mode: Maybe`), refused: `supported values: "Enabled", "Disabled"`},
+		"least of watch":                     {spec: watch(`maxWatches: 1, maxWatchesPerUser: 1, maxOpensPerSecondPerUser: 1, bookmarkInterval: 5s, maxDuration: 1m`)},
+		"most of watch":                      {spec: watch(`maxWatches: 100000, maxWatchesPerUser: 100000, maxOpensPerSecondPerUser: 10000, bookmarkInterval: 10m, maxDuration: 24h`)},
+		"no connection":                      {spec: watch(`maxWatches: 0`), refused: "to serve no watch at all, set watch.mode: Disabled"},
+		"too many connections":               {spec: watch(`maxWatches: 100001`), refused: "watch.maxWatches must be between 1 and 100000"},
+		"no connection of a user":            {spec: watch(`maxWatchesPerUser: 0`), refused: "to serve no watch at all, set watch.mode: Disabled"},
+		"too many connections of a user":     {spec: watch(`maxWatchesPerUser: 100001`), refused: "watch.maxWatchesPerUser must be between 1 and 100000"},
+		"no rate of watches":                 {spec: watch(`maxOpensPerSecondPerUser: 0`), refused: "watch.maxOpensPerSecondPerUser must be between 1 and 10000"},
+		"too high a rate of watches":         {spec: watch(`maxOpensPerSecondPerUser: 10001`), refused: "watch.maxOpensPerSecondPerUser must be between 1 and 10000"},
+		"too many bookmarks":                 {spec: watch(`bookmarkInterval: 4999ms`), refused: "watch.bookmarkInterval must be between 5s and 10m"},
+		"too few bookmarks":                  {spec: watch(`bookmarkInterval: 11m`), refused: "watch.bookmarkInterval must be between 5s and 10m"},
+		"malformed bookmark interval":        {spec: watch(`bookmarkInterval: often`), refused: "spec.watch.bookmarkInterval"},
+		"too short a watch":                  {spec: watch(`maxDuration: 59s`), refused: "watch.maxDuration must be between 1m and 24h"},
+		"too long a watch":                   {spec: watch(`maxDuration: 25h`), refused: "watch.maxDuration must be between 1m and 24h"},
+		"pinned kubelets":                    {spec: `{resourceMetrics: {kubeletTLS: {mode: PinOnFirstUse}}}`},
+		"unverified kubelets":                {spec: `{resourceMetrics: {kubeletTLS: {mode: InsecureSkipTLSVerify}}}`},
+		"unknown kubelet mode":               {spec: `{resourceMetrics: {kubeletTLS: {mode: Hope}}}`, refused: `supported values: "VerifyOrPin", "Verify", "PinOnFirstUse", "InsecureSkipTLSVerify"`},
+		"CA with Verify":                     {spec: `{resourceMetrics: {kubeletTLS: {mode: Verify, caBundle: ` + ca + `}}}`},
+		"CA with VerifyOrPin":                {spec: `{resourceMetrics: {kubeletTLS: {mode: VerifyOrPin, caBundle: ` + ca + `}}}`},
+		"CA with the default":                {spec: `{resourceMetrics: {kubeletTLS: {caBundle: ` + ca + `}}}`},
+		"CA that is not PEM":                 {spec: `{resourceMetrics: {kubeletTLS: {caBundle: QQ==}}}`, refused: "kubeletTLS.caBundle must hold one or more certificates in PEM"},
+		"CA that is not used":                {spec: `{resourceMetrics: {kubeletTLS: {mode: InsecureSkipTLSVerify, caBundle: ` + ca + `}}}`, refused: "kubeletTLS.caBundle has an effect with modes Verify and VerifyOrPin only"},
+		"CA with PinOnFirstUse":              {spec: `{resourceMetrics: {kubeletTLS: {mode: PinOnFirstUse, caBundle: ` + ca + `}}}`, refused: "kubeletTLS.caBundle has an effect with modes Verify and VerifyOrPin only"},
+		"CA that is not base64":              {spec: `{resourceMetrics: {kubeletTLS: {caBundle: "-----BEGIN"}}}`, refused: "spec.resourceMetrics.kubeletTLS.caBundle"},
+		"replicas":                           {spec: `{serving: {replicas: 10}, resourceMetrics: {}}`},
+		"no replicas":                        {spec: `{serving: {replicas: 0}, resourceMetrics: {}}`, refused: "spec.serving.replicas"},
+		"too many replicas":                  {spec: `{serving: {replicas: 11}, resourceMetrics: {}}`, refused: "spec.serving.replicas"},
+		"pull policy":                        {spec: `{serving: {imagePullPolicy: Always}, resourceMetrics: {}}`},
+		"unknown pull policy":                {spec: `{serving: {imagePullPolicy: Sometimes}, resourceMetrics: {}}`, refused: `supported values: "Always"`},
+		"pull secrets":                       {spec: `{serving: {imagePullSecrets: [{name: a}, {name: b}]}, resourceMetrics: {}}`},
+		"the same pull secret":               {spec: `{serving: {imagePullSecrets: [{name: a}, {name: a}]}, resourceMetrics: {}}`, refused: "Duplicate value"},
+		"no pull secrets":                    {spec: `{serving: {imagePullSecrets: []}, resourceMetrics: {}}`},
 		// It would stall the backend over a Secret "".
 		"pull secret without a name":     {spec: `{serving: {imagePullSecrets: [{}]}, resourceMetrics: {}}`, refused: "each of serving.imagePullSecrets must name a Secret"},
 		"pull secret of an empty name":   {spec: `{serving: {imagePullSecrets: [{name: ""}]}, resourceMetrics: {}}`, refused: "each of serving.imagePullSecrets must name a Secret"},
@@ -167,8 +167,8 @@ func TestValidation(t *testing.T) {
 		"spread":                         {spec: `{serving: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]}, resourceMetrics: {}}`},
 		"spread without a key":           {spec: `{serving: {topologySpreadConstraints: [{maxSkew: 1, whenUnsatisfiable: DoNotSchedule}]}, resourceMetrics: {}}`, refused: "topologyKey"},
 		"user from the platform":         {spec: `{serving: {userFromPlatform: true}, resourceMetrics: {}}`},
-		"CA certificates":                {spec: `{serving: {caConfigMap: {name: bundle, key: ca.crt}}, resourceMetrics: {}}`},
-		"CA certificates without a key":  {spec: `{serving: {caConfigMap: {name: bundle}}, resourceMetrics: {}}`, refused: "spec.serving.caConfigMap.key"},
+		"CA certificates":                {spec: `{serving: {caConfigMapKeyRef: {name: bundle, key: ca.crt}}, resourceMetrics: {}}`},
+		"CA certificates without a key":  {spec: `{serving: {caConfigMapKeyRef: {name: bundle}}, resourceMetrics: {}}`, refused: "spec.serving.caConfigMapKeyRef.key"},
 		"extra flag":                     {spec: args("--runtime-config=metrics.k8s.io/v1=false")},
 		"TLS version":                    {spec: args("--tls-min-version=VersionTLS13")},
 		"audit to standard output":       {spec: args("--audit-log-path=-")},
@@ -240,7 +240,7 @@ func manifest(t *testing.T, kind, namespace, name, spec string) *unstructured.Un
 	return object
 }
 
-// spec.namespace stays what it was, also when it was not set.
+// spec.serving.namespace stays what it was, also when it was not set.
 func TestNamespaceIsImmutable(t *testing.T) {
 	suite := take(t)
 	cases := map[string]struct {
@@ -256,17 +256,17 @@ func TestNamespaceIsImmutable(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			createBackend(t, suite, newBackend("immutable", func(spec *v1alpha1.MetricsBackendSpec) {
-				spec.Namespace = tc.before
+				spec.Serving.Namespace = tc.before
 				// The versions of no other test; the image never starts.
 				spec.Serving.Image = imageMissing
 			}))
 			backend := getBackend(t, suite, "immutable")
 			// A patch: the operator writes metadata and status meanwhile.
 			before := client.MergeFrom(backend.DeepCopy())
-			backend.Spec.Namespace = tc.after
+			backend.Spec.Serving.Namespace = tc.after
 			backend.Spec.Serving.LogVerbosity = ptr.To[int32](3)
 			err := suite.admin.Patch(t.Context(), backend, before, client.DryRunAll)
-			const want = "spec.namespace is immutable: delete the MetricsBackend and create it again with the other namespace"
+			const want = "serving.namespace is immutable: delete the MetricsBackend and create it again with the other namespace"
 			if tc.refused != (err != nil) || err != nil && !strings.Contains(err.Error(), want) {
 				t.Errorf("refused = %t with %v, want %t with %q", err != nil, err, tc.refused, want)
 			}
@@ -341,20 +341,20 @@ func TestDefaults(t *testing.T) {
 			PriorityClassName: "system-cluster-critical", LogVerbosity: ptr.To[int32](2), NetworkPolicy: v1alpha1.NetworkPolicyNone,
 		},
 		ResourceMetrics: &v1alpha1.ResourceMetricsSpec{
-			Versions: []v1alpha1.ResourceMetricsVersion{"v1", "v1beta1"},
-			Adoption: v1alpha1.AdoptionRefuse,
-			MaxAge:   &metav1.Duration{Duration: 90 * time.Second},
+			Versions:     []v1alpha1.ResourceMetricsVersion{"v1", "v1beta1"},
+			Adoption:     v1alpha1.AdoptionRefuse,
+			MaxSampleAge: &metav1.Duration{Duration: 90 * time.Second},
 			Scrape: v1alpha1.ScrapeSpec{
 				Interval: &metav1.Duration{Duration: 15 * time.Second}, Timeout: &metav1.Duration{Duration: 10 * time.Second},
-				MaxConcurrent: ptr.To[int32](64), MaxBodySize: "16Mi",
+				MaxConcurrent: ptr.To[int32](64), MaxResponseSize: "16Mi",
 				AddressTypes: []corev1.NodeAddressType{"InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"},
 			},
 			KubeletTLS: v1alpha1.KubeletTLSSpec{Mode: v1alpha1.KubeletTLSVerifyOrPin},
 		},
 		Watch: v1alpha1.WatchSpec{
-			Mode: v1alpha1.WatchEnabled, MaxConnections: ptr.To[int32](10000), MaxConnectionsPerUser: ptr.To[int32](1000),
+			Mode: v1alpha1.WatchEnabled, MaxWatches: ptr.To[int32](10000), MaxWatchesPerUser: ptr.To[int32](1000),
 			MaxOpensPerSecondPerUser: ptr.To[int32](100),
-			BookmarkInterval:         &metav1.Duration{Duration: time.Minute}, MaxAge: &metav1.Duration{Duration: time.Hour},
+			BookmarkInterval:         &metav1.Duration{Duration: time.Minute}, MaxDuration: &metav1.Duration{Duration: time.Hour},
 		},
 	}
 	if diff := gocmp.Diff(explicit, created.Spec); diff != "" {
@@ -368,7 +368,7 @@ func TestKubectlShowsColumnsAndFields(t *testing.T) {
 	createBackend(t, suite, newBackend("cluster"))
 	waitReady(t, suite, "cluster")
 	out := mustKubectl(t, suite, "get", "mb", "cluster", "--no-headers")
-	if got, want := strings.Join(strings.Fields(out)[:6], " "), "cluster True True v1, v1beta1 2/2"; got != want {
+	if got, want := strings.Join(strings.Fields(out)[:7], " "), "cluster True Succeeded True v1, v1beta1 2/2"; got != want {
 		t.Errorf("columns %q, want %q", got, want)
 	}
 	for _, path := range []string{
@@ -379,7 +379,7 @@ func TestKubectlShowsColumnsAndFields(t *testing.T) {
 		"metricsbackend.spec.sources.prometheus.tenancy", "metricsbackend.spec.customMetrics", "metricsbackend.spec.customMetrics.rules",
 		"metricsbackend.spec.customMetrics.rules.resources", "metricsbackend.spec.customMetrics.rules.seriesFilters",
 		"metricsbackend.spec.externalMetrics", "metricsbackend.spec.resourceMetrics.rules", "metricsbackend.spec.resourceMetrics.rules.cpu",
-		"custommetric", "custommetric.spec", "custommetric.spec.describes", "custommetric.spec.fallback", "custommetric.status",
+		"custommetric", "custommetric.spec", "custommetric.spec.describedObject", "custommetric.spec.fallback", "custommetric.status",
 		"externalmetric", "externalmetric.spec", "externalmetric.status",
 		"externalmetricspolicy", "externalmetricspolicy.spec", "externalmetricspolicy.spec.rules", "externalmetricspolicy.status",
 	} {
@@ -390,7 +390,7 @@ func TestKubectlShowsColumnsAndFields(t *testing.T) {
 	create(t, suite, manifest(t, "ExternalMetric", otherNamespace, "queue", "{query: up, metricName: queue/messages, source: main}"))
 	out = mustKubectl(t, suite, "get", "emet", "-n", otherNamespace, "-o", "wide")
 	header, row, _ := strings.Cut(out, "\n")
-	if diff := gocmp.Diff([]string{"NAME", "METRIC", "VALUE", "READY", "SOURCE", "AGE", "MESSAGE"}, strings.Fields(header)); diff != "" {
+	if diff := gocmp.Diff([]string{"NAME", "METRIC", "VALUE", "READY", "REASON", "SOURCE", "AGE", "MESSAGE"}, strings.Fields(header)); diff != "" {
 		t.Errorf("columns (-want +got):\n%s", diff)
 	}
 	// READY and MESSAGE are there once the operator has looked, and VALUE with a source.

@@ -8,8 +8,11 @@ package operator
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -22,6 +25,8 @@ func TestValidationOfSources(t *testing.T) {
 	prometheus := func(fields string) string {
 		return "{customMetrics: {}, sources: [{name: main, prometheus: {" + fields + "}}]}"
 	}
+	const existing = ", existing: {service: {namespace: a, name: b}, insecureSkipTLSVerify: true}}"
+	const none = "{containerQuery: '', resources: {}, containerLabel: ''}"
 	const good = "{name: main, prometheus: {url: 'http://prometheus.monitoring.svc:9090'}}"
 	https := func(fields string) string { return prometheus("url: 'https://p', " + fields) }
 	http := func(fields string) string { return prometheus("url: 'http://p', " + fields) }
@@ -40,22 +45,34 @@ func TestValidationOfSources(t *testing.T) {
 		"sources without a use":           {spec: "{resourceMetrics: {}, sources: [" + good + "]}"},
 		"custom without a source":         {spec: "{customMetrics: {}}", refused: "spec.customMetrics needs at least one source"},
 		"external without a source":       {spec: "{externalMetrics: {}, sources: []}", refused: "spec.externalMetrics needs at least one source"},
-		"resource rules without a source": {spec: "{resourceMetrics: {rules: {}}}", refused: "spec.resourceMetrics.rules need a source"},
+		"resource rules without a source": {spec: "{resourceMetrics: {rules: {cpu: " + none + ", memory: " + none + "}}}", refused: "spec.resourceMetrics.rules need a source"},
 		"custom of an existing server": {
-			spec: "{customMetrics: {}, existing: {service: {namespace: a, name: b}, insecureSkipTLSVerify: true}}",
+			spec: "{customMetrics: {}" + existing,
 		},
-		"unknown custom version":   {spec: "{customMetrics: {versions: [v1]}, sources: [" + good + "]}", refused: `supported values: "v1beta2", "v1beta1"`},
-		"unknown external version": {spec: "{externalMetrics: {versions: [v1beta2]}, sources: [" + good + "]}", refused: `supported values: "v1beta1"`},
-		"no custom version":        {spec: "{customMetrics: {versions: []}, sources: [" + good + "]}", refused: "should have at least 1 items"},
+		"sources for an existing server":       {spec: "{customMetrics: {}, sources: [" + good + "]" + existing, refused: "with spec.existing nothing is queried here"},
+		"rules for an existing server":         {spec: "{externalMetrics: {rules: [{seriesQuery: up}]}" + existing, refused: "with spec.existing nothing is queried here"},
+		"its empty lists":                      {spec: "{customMetrics: {rules: [], routes: []}, externalMetrics: {rules: []}, sources: []" + existing},
+		"custom rules for it":                  {spec: "{customMetrics: {rules: [{seriesQuery: up}]}" + existing, refused: "with spec.existing nothing is queried here"},
+		"external routes for it":               {spec: "{externalMetrics: {routes: [{own: {}}]}" + existing, refused: "with spec.existing nothing is queried here"},
+		"resource rules for it":                {spec: "{resourceMetrics: {rules: {cpu: " + none + ", memory: " + none + "}}" + existing, refused: "with spec.existing nothing is queried here"},
+		"route of an empty list":               {spec: match("metrics: []"), refused: "should have at least 1 items"},
+		"route of an empty name":               {spec: routes("{source: ''}"), refused: "should be at least 1 chars long"},
+		"version to remove that nobody serves": {spec: "{resourceMetrics: {}, removeDespiteConsumers: [v1beta1]}", refused: "removeDespiteConsumers[0]: Unsupported value"},
+		"versions to remove":                   {spec: "{resourceMetrics: {}, removeDespiteConsumers: [v1.metrics.k8s.io, v1beta1.external.metrics.k8s.io]}"},
+		"the same header twice":                {spec: "{customMetrics: {}, sources: [{name: a, prometheus: {url: 'http://p', headers: [{name: A, value: a}, {name: a, value: b}]}}]}", refused: "the same name twice, whatever its case"},
+		"routes for an existing server":        {spec: "{customMetrics: {routes: [{own: {}}]}" + existing, refused: "with spec.existing nothing is queried here"},
+		"unknown custom version":               {spec: "{customMetrics: {versions: [v1]}, sources: [" + good + "]}", refused: `supported values: "v1beta2", "v1beta1"`},
+		"unknown external version":             {spec: "{externalMetrics: {versions: [v1beta2]}, sources: [" + good + "]}", refused: `supported values: "v1beta1"`},
+		"no custom version":                    {spec: "{customMetrics: {versions: []}, sources: [" + good + "]}", refused: "should have at least 1 items"},
 
 		"the same source twice": {spec: "{customMetrics: {}, sources: [" + good + "," + good + "]}", refused: "Duplicate value"},
 		"source of no kind":     {spec: "{customMetrics: {}, sources: [{name: a}]}", refused: "needs one kind of source"},
 		"malformed name":        {spec: "{customMetrics: {}, sources: [{name: A, prometheus: {url: 'http://p'}}]}", refused: "name"},
 
 		"another implementation":         {spec: metricsAPI(keda)},
-		"another one with a CA":          {spec: metricsAPI(keda + ", tls: {ca: {name: kedaorg-certs, key: ca.crt}}")},
-		"another one without check":      {spec: metricsAPI(keda + ", tls: {insecureSkipVerify: true}")},
-		"CA of one without check":        {spec: metricsAPI(keda + ", tls: {ca: {name: ca, key: ca.crt}, insecureSkipVerify: true}"), refused: "exclude each other"},
+		"another one with a CA":          {spec: metricsAPI(keda + ", tls: {caSecretKeyRef: {name: kedaorg-certs, key: ca.crt}}")},
+		"another one without check":      {spec: metricsAPI(keda + ", tls: {insecureSkipTLSVerify: true}")},
+		"CA of one without check":        {spec: metricsAPI(keda + ", tls: {caSecretKeyRef: {name: ca, key: ca.crt}, insecureSkipTLSVerify: true}"), refused: "exclude each other"},
 		"source of both kinds":           {spec: "{externalMetrics: {}, sources: [{name: a, prometheus: {url: 'http://p'}, metricsAPI: {" + keda + "}}]}", refused: "needs one kind of source"},
 		"another one without a Service":  {spec: metricsAPI("group: external.metrics.k8s.io"), refused: "service"},
 		"another one without a group":    {spec: metricsAPI("service: {namespace: a, name: b}"), refused: "group"},
@@ -88,39 +105,39 @@ func TestValidationOfSources(t *testing.T) {
 		"too long an interval":  {spec: http("interval: 61m"), refused: "interval must be between 1s and 1h"},
 		"malformed interval":    {spec: http("interval: soon"), refused: "interval"},
 		"too long a timeout":    {spec: http("timeout: 61s"), refused: "timeout must be between 100ms and 1m"},
-		"series":                {spec: http("seriesInterval: 5s, seriesMaxAge: 24h")},
+		"series":                {spec: http("seriesInterval: 5s, seriesLookback: 24h")},
 		"too many looks":        {spec: http("seriesInterval: 4s"), refused: "seriesInterval must be between 5s and 1h"},
-		"gap between looks":     {spec: http("seriesInterval: 10m"), refused: "seriesMaxAge must not be shorter than seriesInterval"},
-		"series of the past":    {spec: http("seriesMaxAge: 25h"), refused: "seriesMaxAge must be at most 24h"},
+		"gap between looks":     {spec: http("seriesInterval: 10m"), refused: "seriesLookback must not be shorter than seriesInterval"},
+		"series of the past":    {spec: http("seriesLookback: 25h"), refused: "seriesLookback must be at most 24h"},
 		"largest answer":        {spec: http("maxResponseSize: 256Mi")},
 		"answer in bytes":       {spec: http("maxResponseSize: '65536'")},
 		"too large an answer":   {spec: http("maxResponseSize: 5000Mi"), refused: "maxResponseSize must be between 64Ki and 256Mi"},
 		"too small an answer":   {spec: http("maxResponseSize: '64'"), refused: "maxResponseSize must be between 64Ki and 256Mi"},
 		"answer of no size":     {spec: http("maxResponseSize: large"), refused: "maxResponseSize"},
 
-		"TLS":                        {spec: https("tls: {ca: {name: ca, key: ca.crt}, clientCertificate: {name: client}, serverName: x}")},
+		"TLS":                        {spec: https("tls: {caSecretKeyRef: {name: ca, key: ca.crt}, clientCertificateSecretRef: {name: client}, serverName: x}")},
 		"TLS with http":              {spec: http("tls: {serverName: x}"), refused: "tls has an effect with an https:// URL only"},
-		"CA that is not looked at":   {spec: https("tls: {ca: {name: ca, key: ca.crt}, insecureSkipVerify: true}"), refused: "exclude each other"},
-		"CA in a ConfigMap":          {spec: https("tls: {caConfigMap: {name: trust-bundle, key: ca-bundle.pem}}")},
-		"CAs in both":                {spec: https("tls: {ca: {name: ca, key: ca.crt}, caConfigMap: {name: ca, key: ca.crt}}"), refused: "keep one of them"},
-		"ConfigMap not looked at":    {spec: https("tls: {caConfigMap: {name: ca, key: ca.crt}, insecureSkipVerify: true}"), refused: "keep one of them"},
-		"ConfigMap without a key":    {spec: https("tls: {caConfigMap: {name: ca}}"), refused: "key"},
-		"CA without a key":           {spec: https("tls: {ca: {name: ca}}"), refused: "key"},
-		"bearer token":               {spec: https("authentication: {bearerToken: {name: t, key: token}}")},
-		"basic":                      {spec: https("authentication: {basic: {name: t}}")},
-		"both":                       {spec: https("authentication: {basic: {name: t}, bearerToken: {name: t, key: token}}"), refused: "needs exactly one of bearerToken, basic, serviceAccountToken and oauth2"},
+		"CA that is not looked at":   {spec: https("tls: {caSecretKeyRef: {name: ca, key: ca.crt}, insecureSkipTLSVerify: true}"), refused: "exclude each other"},
+		"CA in a ConfigMap":          {spec: https("tls: {caConfigMapKeyRef: {name: trust-bundle, key: ca-bundle.pem}}")},
+		"CAs in both":                {spec: https("tls: {caSecretKeyRef: {name: ca, key: ca.crt}, caConfigMapKeyRef: {name: ca, key: ca.crt}}"), refused: "exclude each other"},
+		"ConfigMap not looked at":    {spec: https("tls: {caConfigMapKeyRef: {name: ca, key: ca.crt}, insecureSkipTLSVerify: true}"), refused: "exclude each other"},
+		"ConfigMap without a key":    {spec: https("tls: {caConfigMapKeyRef: {name: ca}}"), refused: "key"},
+		"CA without a key":           {spec: https("tls: {caSecretKeyRef: {name: ca}}"), refused: "key"},
+		"bearer token":               {spec: https("authentication: {bearerTokenSecretKeyRef: {name: t, key: token}}")},
+		"basic":                      {spec: https("authentication: {basicAuthSecretRef: {name: t}}")},
+		"both":                       {spec: https("authentication: {basicAuthSecretRef: {name: t}, bearerTokenSecretKeyRef: {name: t, key: token}}"), refused: "needs exactly one of bearerTokenSecretKeyRef, basicAuthSecretRef, serviceAccountToken and oauth2"},
 		"account's token":            {spec: https("authentication: {serviceAccountToken: {}}")},
-		"oauth2":                     {spec: https("authentication: {oauth2: {tokenURL: 'https://login/token', client: {name: t}, scopes: [a]}}")},
-		"oauth2 with http":           {spec: https("authentication: {oauth2: {tokenURL: 'http://login/token', client: {name: t}}}"), refused: "must be https://"},
-		"neither":                    {spec: https("authentication: {}"), refused: "needs exactly one of bearerToken, basic, serviceAccountToken and oauth2"},
-		"headers":                    {spec: http("headers: [{name: X-Scope-OrgID, value: a}, {name: Authorization, valueFrom: {name: s, key: k}}]")},
-		"header without value":       {spec: http("headers: [{name: A}]"), refused: "needs value or valueFrom"},
-		"header with two values":     {spec: http("headers: [{name: A, value: b, valueFrom: {name: s, key: k}}]"), refused: "needs value or valueFrom"},
+		"oauth2":                     {spec: https("authentication: {oauth2: {tokenURL: 'https://login/token', credentialsSecretRef: {name: t}, scopes: [a]}}")},
+		"oauth2 with http":           {spec: https("authentication: {oauth2: {tokenURL: 'http://login/token', credentialsSecretRef: {name: t}}}"), refused: "must be https://"},
+		"neither":                    {spec: https("authentication: {}"), refused: "needs exactly one of bearerTokenSecretKeyRef, basicAuthSecretRef, serviceAccountToken and oauth2"},
+		"headers":                    {spec: http("headers: [{name: X-Scope-OrgID, value: a}, {name: Authorization, valueSecretKeyRef: {name: s, key: k}}]")},
+		"header without value":       {spec: http("headers: [{name: A}]"), refused: "needs value or valueSecretKeyRef"},
+		"header with two values":     {spec: http("headers: [{name: A, value: b, valueSecretKeyRef: {name: s, key: k}}]"), refused: "needs value or valueSecretKeyRef"},
 		"header of the client":       {spec: http("headers: [{name: Content-Type, value: b}]"), refused: "this header is set by the client itself"},
 		"header of one hop":          {spec: http("headers: [{name: keep-alive, value: b}]"), refused: "this header is set by the client itself"},
-		"partial responses":          {spec: http("partialResponse: Accept")},
-		"unknown policy":             {spec: http("partialResponse: Warn"), refused: "partialResponse"},
-		"credentials in a header":    {spec: http("headers: [{name: X-API-Key, value: b}]"), refused: "put the value into a Secret and name it in valueFrom"},
+		"partial responses":          {spec: http("partialResponsePolicy: Accept")},
+		"unknown policy":             {spec: http("partialResponsePolicy: Warn"), refused: "partialResponsePolicy"},
+		"credentials in a header":    {spec: http("headers: [{name: X-API-Key, value: b}]"), refused: "put the value into a Secret and name it in valueSecretKeyRef"},
 		"header twice":               {spec: http("headers: [{name: A, value: b}, {name: A, value: c}]"), refused: "Duplicate value"},
 		"malformed header":           {spec: http("headers: [{name: 'A: b', value: c}]"), refused: "name"},
 		"header of two lines":        {spec: http(`headers: [{name: A, value: "b\nC: d"}]`), refused: "value"},
@@ -132,15 +149,20 @@ func TestValidationOfSources(t *testing.T) {
 		"the query as a parameter":   {spec: http("queryParameters: [{name: query, value: up}]"), refused: "this parameter is set by serving itself"},
 		"selector as a parameter":    {spec: http("queryParameters: [{name: 'match[]', value: up}]"), refused: "this parameter is set by serving itself"},
 		"a limit as a parameter":     {spec: http("queryParameters: [{name: limit, value: '1'}]"), refused: "would cut results"},
-		"two kinds of authorization": {spec: https("authentication: {basic: {name: t}}, headers: [{name: authorization, valueFrom: {name: t, key: t}}]"), refused: "exclude each other"},
-		"tenancy":                    {spec: http("tenancy: {namespaceLabel: k8s.namespace.name, unconfinedNamespaces: ['*', monitoring]}")},
-		"malformed namespace":        {spec: http("tenancy: {unconfinedNamespaces: ['a*']}"), refused: "unconfinedNamespaces"},
+		"two kinds of authorization": {spec: https("authentication: {basicAuthSecretRef: {name: t}}, headers: [{name: authorization, valueSecretKeyRef: {name: t, key: t}}]"), refused: "exclude each other"},
+		"tenancy":                    {spec: http("tenancy: {namespaceLabel: k8s.namespace.name, trustedNamespaces: ['*', monitoring]}")},
+		"malformed namespace":        {spec: http("tenancy: {trustedNamespaces: ['a*']}"), refused: "trustedNamespaces"},
 
 		// Rules are judged one by one: none has the whole object refused.
-		"rules that are wrong in every way": {spec: `{sources: [` + good + `], customMetrics: {rules: [{}, {seriesQuery: '{{{', source: nobody, ` +
-			`interval: soon, duplicates: Guess, metricsQuery: '<<.Nothing', seriesFilters: [{}, {is: '('}], name: {matches: '('}, ` +
-			`resources: {template: '<<', overrides: {a b: {}}}}]}, externalMetrics: {rules: [{}]}, resourceMetrics: {rules: {window: never}}}`},
-		"rule of another language": {spec: `{sources: [` + good + `], customMetrics: {rules: [{colour: blue}]}}`, refused: "unknown field"},
+		"rules that are wrong in every way": {spec: `{sources: [` + good + `], customMetrics: {rules: [{seriesQuery: ''}, {seriesQuery: '{{{', source: nobody, ` +
+			`interval: soon, duplicatesPolicy: Guess, metricsQuery: '<<.Nothing', seriesFilters: [{}, {is: '('}], name: {matches: '('}, ` +
+			`resources: {template: '<<', overrides: {a b: {resource: ''}}}}]}, externalMetrics: {rules: [{seriesQuery: up}]}, ` +
+			`resourceMetrics: {rules: {cpu: ` + none + `, memory: ` + none + `, window: never}}}`},
+		"rule of no series":           {spec: `{sources: [` + good + `], externalMetrics: {rules: [{name: {as: x}}]}}`, refused: "seriesQuery: Required value"},
+		"label of no resource":        {spec: `{sources: [` + good + `], customMetrics: {rules: [{seriesQuery: up, resources: {overrides: {a: {}}}}]}}`, refused: "resource: Required value"},
+		"resource rules of CPU alone": {spec: `{sources: [` + good + `], resourceMetrics: {rules: {cpu: ` + none + `}}}`, refused: "memory: Required value"},
+		"resource rules of nothing":   {spec: `{sources: [` + good + `], resourceMetrics: {rules: {cpu: {}, memory: ` + none + `}}}`, refused: "containerQuery: Required value"},
+		"rule of another language":    {spec: `{sources: [` + good + `], customMetrics: {rules: [{colour: blue}]}}`, refused: "unknown field"},
 		"too long a query": {
 			spec: `{sources: [` + good + `], customMetrics: {rules: [{metricsQuery: ` + strings.Repeat("x", 16385) + `}]}}`, refused: "metricsQuery",
 		},
@@ -153,7 +175,7 @@ func TestValidationOfDeclaredMetricsAndPolicies(t *testing.T) {
 	suite := take(t)
 	external := func(fields string) string { return "{query: up, " + fields + "}" }
 	custom := func(fields string) string {
-		return "{query: up, describes: {resource: pods, nameLabel: pod}, " + fields + "}"
+		return "{query: up, describedObject: {resource: pods, nameLabel: pod}, " + fields + "}"
 	}
 	rules := func(rules string) string { return "{rules: [" + rules + "]}" }
 	all := map[string]map[string]validationCase{
@@ -187,16 +209,16 @@ func TestValidationOfDeclaredMetricsAndPolicies(t *testing.T) {
 			"source":               {spec: external("source: main")},
 		},
 		"CustomMetric": {
-			"of objects by label": {spec: custom("duplicates: Sum")},
-			"of one object":       {spec: "{query: up, describes: {resource: ingresses, group: networking.k8s.io, name: web}}"},
-			"of neither":          {spec: "{query: up, describes: {resource: pods}}", refused: "describes needs name"},
-			"of both":             {spec: "{query: up, describes: {resource: pods, name: a, nameLabel: b}}", refused: "describes needs name"},
-			"of nothing":          {spec: "{query: up}", refused: "describes"},
-			"of a kind":           {spec: "{query: up, describes: {resource: Pod, name: a}}", refused: "describes.resource"},
+			"of objects by label": {spec: custom("duplicatesPolicy: Sum")},
+			"of one object":       {spec: "{query: up, describedObject: {resource: ingresses, group: networking.k8s.io, name: web}}"},
+			"of neither":          {spec: "{query: up, describedObject: {resource: pods}}", refused: "describedObject needs name"},
+			"of both":             {spec: "{query: up, describedObject: {resource: pods, name: a, nameLabel: b}}", refused: "describedObject needs name"},
+			"of nothing":          {spec: "{query: up}", refused: "describedObject"},
+			"of a kind":           {spec: "{query: up, describedObject: {resource: Pod, name: a}}", refused: "describedObject.resource"},
 			"name with a slash":   {spec: custom("metricName: a/b"), refused: "must not hold a slash"},
-			"longest query":       {spec: "{query: " + strings.Repeat("ä", 1024) + ", describes: {resource: pods, name: a}}"},
-			"too long a query":    {spec: "{query: " + strings.Repeat("x", 2049) + ", describes: {resource: pods, name: a}}", refused: "query must have at most 2048 bytes: ask an administrator for a rule"},
-			"unknown duplicates":  {spec: custom("duplicates: Guess"), refused: `supported values: "Reject"`},
+			"longest query":       {spec: "{query: " + strings.Repeat("ä", 1024) + ", describedObject: {resource: pods, name: a}}"},
+			"too long a query":    {spec: "{query: " + strings.Repeat("x", 2049) + ", describedObject: {resource: pods, name: a}}", refused: "query must have at most 2048 bytes: ask an administrator for a rule"},
+			"unknown duplicates":  {spec: custom("duplicatesPolicy: Guess"), refused: `supported values: "Reject"`},
 		},
 		"ExternalMetricsPolicy": {
 			"deny":             {spec: rules("{metric: 'secret_.*', deny: true}")},
@@ -253,17 +275,18 @@ sources:
 	metric := &v1alpha1.CustomMetric{}
 	metric.Namespace, metric.Name = otherNamespace, "hits"
 	metric.Spec.Query = "up"
-	metric.Spec.Describes = v1alpha1.DescribedObjects{Resource: "pods", NameLabel: "pod"}
+	metric.Spec.DescribedObject = v1alpha1.DescribedObjects{Resource: "pods", NameLabel: "pod"}
 	metric.Spec.Fallback = &v1alpha1.MetricFallback{LastValue: &v1alpha1.LastValueFallback{}}
 	wanted := metric.DeepCopy()
 	if err := suite.admin.Create(t.Context(), metric, client.DryRunAll); err != nil {
 		t.Fatal(err)
 	}
-	v1alpha1.SetCustomMetricDefaults(wanted)
-	// A schema cannot copy a name.
-	wanted.Spec.MetricName = ""
+	wanted.Spec.DuplicatesPolicy = v1alpha1.DuplicatesReject
+	wanted.Spec.Fallback = &v1alpha1.MetricFallback{
+		AfterFailures: ptr.To[int32](3), LastValue: &v1alpha1.LastValueFallback{MaxAge: &metav1.Duration{Duration: 10 * time.Minute}},
+	}
 	if diff := cmp.Diff(wanted.Spec, metric.Spec); diff != "" {
-		t.Errorf("SetCustomMetricDefaults (-) and the CRD (+) differ:\n%s", diff)
+		t.Errorf("defaults (-want +got):\n%s", diff)
 	}
 	if metric.Status.ObservedGeneration != -1 {
 		t.Errorf("observedGeneration %d of a metric that nobody looked at, want -1", metric.Status.ObservedGeneration)

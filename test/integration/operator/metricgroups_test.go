@@ -106,8 +106,8 @@ func TestGroupsComeAndGo(t *testing.T) {
 		spec.CustomMetrics, spec.ExternalMetrics = &v1alpha1.CustomMetricsSpec{}, &v1alpha1.ExternalMetricsSpec{}
 		spec.Sources = []v1alpha1.SourceSpec{{Name: "main", Optional: true, Prometheus: &v1alpha1.PrometheusSource{
 			URL:            "https://prometheus.monitoring.svc:9090",
-			TLS:            v1alpha1.SourceTLS{CAConfigMap: &v1alpha1.ConfigMapKeyReference{Name: "trust-bundle", Key: "ca-bundle.pem"}},
-			Authentication: v1alpha1.SourceAuthentication{Basic: &v1alpha1.SecretReference{Name: "prometheus-login"}},
+			TLS:            v1alpha1.SourceTLS{CAConfigMapKeyRef: &v1alpha1.ConfigMapKeyReference{Name: "trust-bundle", Key: "ca-bundle.pem"}},
+			Authentication: v1alpha1.SourceAuthentication{BasicAuthSecretRef: &v1alpha1.SecretReference{Name: "prometheus-login"}},
 		}}}
 	})
 	waitCondition(t, suite, "groups", v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonSucceeded)

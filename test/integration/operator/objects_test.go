@@ -60,7 +60,7 @@ var specs = map[string]func(*v1alpha1.ServingSpec){
 	},
 	"platform": func(s *v1alpha1.ServingSpec) {
 		s.UserFromPlatform = true
-		s.CAConfigMap = &v1alpha1.ConfigMapKeyReference{Name: "bundle", Key: "ca.pem"}
+		s.CAConfigMapKeyRef = &v1alpha1.ConfigMapKeyReference{Name: "bundle", Key: "ca.pem"}
 		s.Env = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://proxy:3128"}, {Name: "GOGC", Value: "50"}}
 		s.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{
 			{MaxSkew: 1, TopologyKey: "topology.kubernetes.io/zone", WhenUnsatisfiable: corev1.DoNotSchedule, MatchLabelKeys: []string{"pod-template-hash"}},

@@ -70,7 +70,7 @@ func TestTwoBackends(t *testing.T) {
 	suite := take(t)
 	createBackend(t, suite, newBackend("elder"))
 	waitReady(t, suite, "elder")
-	createBackend(t, suite, newBackend("cluster", func(spec *v1alpha1.MetricsBackendSpec) { spec.Namespace = otherNamespace }))
+	createBackend(t, suite, newBackend("cluster", func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Namespace = otherNamespace }))
 	waiting := waitCondition(t, suite, "cluster", v1alpha1.ConditionServingReady, metav1.ConditionTrue, "")
 	waitCondition(t, suite, "cluster", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConflict)
 	if c := condition(waiting, v1alpha1.ConditionReady); !strings.Contains(c.Message, `MetricsBackend "elder" is older and claims v1.metrics.k8s.io`) {

@@ -220,7 +220,7 @@ func TestPoliciesChangeWhatIsApplied(t *testing.T) {
 		}
 		backend := getBackend(t, suite, "stamped")
 		base := backend.DeepCopy()
-		backend.Spec.ResourceMetrics.MaxAge.Duration += time.Second
+		backend.Spec.ResourceMetrics.MaxSampleAge.Duration += time.Second
 		if err := suite.admin.Patch(t.Context(), backend, client.MergeFrom(base)); err != nil {
 			t.Fatal(err)
 		}

@@ -41,7 +41,7 @@ plugins:
         values: [system-node-critical, system-cluster-critical, ` + limitedClass + `]
 `
 
-func inOtherNamespace(spec *v1alpha1.MetricsBackendSpec) { spec.Namespace = otherNamespace }
+func inOtherNamespace(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Namespace = otherNamespace }
 
 // quotaFor is a ResourceQuota of someone else.
 func quotaFor(class string) *corev1.ResourceQuota {

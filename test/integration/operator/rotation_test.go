@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -80,10 +81,15 @@ func TestCertificatesChangeUnderLoad(t *testing.T) {
 	edit := func(certificates v1alpha1.CertificatesSpec) {
 		changeBackend(t, suite, "rotated", func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Certificates = certificates })
 	}
-	change("rotation", func() { edit(v1alpha1.CertificatesSpec{Rotate: "now"}) })
+	change("rotation", func() {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationRotate+`":"now"}}}`))
+		if err := suite.admin.Patch(t.Context(), newBackend("rotated"), patch); err != nil {
+			t.Fatal(err)
+		}
+	})
 	change("a Secret", func() {
 		writeCertificate(t, suite, "mine", nil)
-		edit(v1alpha1.CertificatesSpec{Mode: v1alpha1.CertificatesSecret, Secret: &v1alpha1.CertificateSecret{Name: "mine"}})
+		edit(v1alpha1.CertificatesSpec{Mode: v1alpha1.CertificatesSecret, SecretRef: &v1alpha1.SecretReference{Name: "mine"}})
 	})
 	change("the Secret renewed", func() {
 		writeCertificate(t, suite, "mine", nil)

@@ -57,7 +57,7 @@ func TestImportMarksInvalidRules(t *testing.T) {
 			var out, warnings bytes.Buffer
 			cmd := adapterconfig.NewCommand(genericiooptions.IOStreams{In: strings.NewReader(section + ": [" + rule + "]"), Out: &out, ErrOut: &warnings})
 			cmd.SilenceErrors, cmd.SilenceUsage = true, true
-			cmd.SetArgs([]string{"adapter-config", "-", "--prometheus-url=http://x"})
+			cmd.SetArgs([]string{"prometheus-adapter", "-", "--prometheus-url=http://x"})
 			code := output.ExitCode(cmd.ExecuteContext(t.Context()))
 			var backend v1alpha1.MetricsBackend
 			if err := yaml.UnmarshalStrict(out.Bytes(), &backend); err != nil {

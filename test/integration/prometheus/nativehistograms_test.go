@@ -81,7 +81,7 @@ func TestPartialResponse(t *testing.T) {
 		t.Errorf("health %+v", h)
 	}
 
-	lenient := newSource(t, v1alpha1.PrometheusSource{URL: server.URL, PartialResponse: v1alpha1.PartialResponseAccept}, nil)
+	lenient := newSource(t, v1alpha1.PrometheusSource{URL: server.URL, PartialResponsePolicy: v1alpha1.PartialResponseAccept}, nil)
 	result, err := lenient.Evaluate(t.Context(), query.Query{Expression: `sum(up)`}, time.Now())
 	if err != nil || len(result.Samples) != 1 || len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "remote_read") {
 		t.Errorf("accepted: %+v, %v, want a sample with Prometheus' warning", result, err)

@@ -160,7 +160,7 @@ func TestRejected(t *testing.T) {
 func TestHealthAndSeries(t *testing.T) {
 	t.Parallel()
 	s := start(t, series, scraped)
-	spec := v1alpha1.PrometheusSource{URL: s.server.URL, SeriesInterval: &metav1.Duration{Duration: 5 * time.Second}, SeriesMaxAge: &metav1.Duration{Duration: 5 * time.Second}}
+	spec := v1alpha1.PrometheusSource{URL: s.server.URL, SeriesInterval: &metav1.Duration{Duration: 5 * time.Second}, SeriesLookback: &metav1.Duration{Duration: 5 * time.Second}}
 	src := newSource(t, spec, nil)
 	news := make(chan string, 100)
 	src.Series().OnChange(func(matcher string) { news <- matcher })

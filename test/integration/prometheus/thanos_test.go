@@ -41,7 +41,7 @@ func TestThanos(t *testing.T) {
 	strict.WaitFor(t, sum+" == 43")
 	loose.WaitFor(t, sum+" == 43")
 	reject := newSource(t, v1alpha1.PrometheusSource{URL: strict.URL}, nil)
-	accept := newSource(t, v1alpha1.PrometheusSource{URL: strict.URL, PartialResponse: v1alpha1.PartialResponseAccept}, nil)
+	accept := newSource(t, v1alpha1.PrometheusSource{URL: strict.URL, PartialResponsePolicy: v1alpha1.PartialResponseAccept}, nil)
 	ofLoose := newSource(t, v1alpha1.PrometheusSource{URL: loose.URL}, nil)
 	for name, s := range map[string]*source.Source{"strict": reject, "loose": ofLoose} {
 		if result, err := s.Evaluate(t.Context(), query.Query{Expression: sum}, time.Now()); err != nil || result.Samples[0].Value != 43 || len(result.Warnings) > 0 {

@@ -89,16 +89,16 @@ func newGatewaySecret(t *testing.T, name, user, password, token string) *gateway
 }
 
 func (s *gatewaySecret) basic() v1alpha1.SourceAuthentication {
-	return v1alpha1.SourceAuthentication{Basic: &s.SecretReference}
+	return v1alpha1.SourceAuthentication{BasicAuthSecretRef: &s.SecretReference}
 }
 
 func (s *gatewaySecret) bearer() v1alpha1.SourceAuthentication {
-	return v1alpha1.SourceAuthentication{BearerToken: s.key("token")}
+	return v1alpha1.SourceAuthentication{BearerTokenSecretKeyRef: s.key("token")}
 }
 
 // tls has the authority, and the certificate of a client.
 func (s *gatewaySecret) tls() v1alpha1.SourceTLS {
-	return v1alpha1.SourceTLS{CA: s.key("ca.crt"), ClientCertificate: &s.SecretReference}
+	return v1alpha1.SourceTLS{CASecretKeyRef: s.key("ca.crt"), ClientCertificateSecretRef: &s.SecretReference}
 }
 
 func (s *gatewaySecret) key(key string) *v1alpha1.SecretKeyReference {

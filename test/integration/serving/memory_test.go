@@ -78,7 +78,7 @@ func TestServingMemory(t *testing.T) {
 		meta := metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("large%03d", i), Annotations: map[string]string{"notes": large}}
 		create(t, backends, &v1alpha1.ExternalMetric{ObjectMeta: meta, Spec: smallSpec})
 		custom := &v1alpha1.CustomMetric{ObjectMeta: meta}
-		custom.Spec.DeclaredMetricSpec, custom.Spec.Describes = smallSpec.DeclaredMetricSpec, v1alpha1.DescribedObjects{Resource: "pods", NameLabel: "pod"}
+		custom.Spec.DeclaredMetricSpec, custom.Spec.DescribedObject = smallSpec.DeclaredMetricSpec, v1alpha1.DescribedObjects{Resource: "pods", NameLabel: "pod"}
 		create(t, backends, custom)
 	}
 	after, residentAfter := wait(p, 1+2*each, before.heap+limit)

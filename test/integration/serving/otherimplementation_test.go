@@ -130,7 +130,7 @@ func TestOtherImplementation(t *testing.T) {
 	source := func(of, service string, port int32) v1alpha1.SourceSpec {
 		return v1alpha1.SourceSpec{Name: of, Optional: true, MetricsAPI: &v1alpha1.MetricsAPISource{
 			Service: v1alpha1.ExistingService{Namespace: servingNamespace, Name: service, Port: &port}, Group: v1alpha1.ExternalMetricsGroup,
-			TLS: v1alpha1.SourceTLS{CA: &v1alpha1.SecretKeyReference{SecretReference: v1alpha1.SecretReference{Name: ca.Name}, Key: "ca.crt"}},
+			TLS: v1alpha1.SourceTLS{CASecretKeyRef: &v1alpha1.SecretKeyReference{SecretReference: v1alpha1.SecretReference{Name: ca.Name}, Key: "ca.crt"}},
 		}}
 	}
 	create(t, newBackendClient(t), &v1alpha1.MetricsBackend{ObjectMeta: metav1.ObjectMeta{Name: "routes"}, Spec: v1alpha1.MetricsBackendSpec{

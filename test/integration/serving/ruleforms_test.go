@@ -62,7 +62,7 @@ func TestRuleForms(t *testing.T) {
 // importRules returns the MetricsBackend that the plugin makes of prometheus-adapter's configuration.
 func importRules(t *testing.T, url string) []byte {
 	t.Helper()
-	imported, err := exec.CommandContext(t.Context(), "go", "run", "../../../cmd/kubectl-metrics", "import", "adapter-config",
+	imported, err := exec.CommandContext(t.Context(), "go", "run", "../../../cmd/kubectl-metrics_backend", "import", "prometheus-adapter",
 		"../../prometheus/manifests/adapter-config.yaml", "--prometheus-url="+url).Output()
 	if err != nil {
 		t.Fatalf("import prometheus-adapter's configuration: %v", err)

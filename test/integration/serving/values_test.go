@@ -36,7 +36,7 @@ func valuesSpec(url string) v1alpha1.MetricsBackendSpec {
 		}},
 		Sources: []v1alpha1.SourceSpec{{Name: "main", Prometheus: &v1alpha1.PrometheusSource{
 			URL: url, Interval: second, SeriesInterval: &metav1.Duration{Duration: 5 * time.Second},
-			Authentication: v1alpha1.SourceAuthentication{BearerToken: &v1alpha1.SecretKeyReference{SecretReference: v1alpha1.SecretReference{Name: "prometheus"}, Key: "token"}},
+			Authentication: v1alpha1.SourceAuthentication{BearerTokenSecretKeyRef: &v1alpha1.SecretKeyReference{SecretReference: v1alpha1.SecretReference{Name: "prometheus"}, Key: "token"}},
 		}}},
 		CustomMetrics: &v1alpha1.CustomMetricsSpec{Rules: []v1alpha1.MetricRule{{
 			SeriesQuery: `http_requests_total{namespace!="",pod!=""}`,

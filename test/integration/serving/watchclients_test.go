@@ -111,7 +111,7 @@ func TestServingKilledUnderWatches(t *testing.T) {
 	const count, connections = 1000, 10
 	startCrowd(t, "mourned")
 	// No limit that a thousand watches of one user meet.
-	settings := crowdBackend(t, "mourned", "maxConnectionsPerUser: 5000")
+	settings := crowdBackend(t, "mourned", "maxWatchesPerUser: 5000")
 	first, second := cluster.startServing(t, "doubled", settings), cluster.startServing(t, "doubled", settings)
 	b := startBalancer(t)
 	b.add(first)

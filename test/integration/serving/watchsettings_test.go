@@ -228,8 +228,8 @@ func TestWatchFollowsItsBackend(t *testing.T) {
 	backend.Name = name
 	backend.Spec.ResourceMetrics.Scrape.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{nodesOf: name}}
 	// The list is compared with a later one, while nothing is renewed.
-	backend.Spec.ResourceMetrics.MaxAge = &metav1.Duration{Duration: 10 * time.Minute}
-	backend.Spec.Watch = v1alpha1.WatchSpec{BookmarkInterval: &metav1.Duration{Duration: 5 * time.Second}, MaxConnectionsPerUser: ptr.To[int32](3)}
+	backend.Spec.ResourceMetrics.MaxSampleAge = &metav1.Duration{Duration: 10 * time.Minute}
+	backend.Spec.Watch = v1alpha1.WatchSpec{BookmarkInterval: &metav1.Duration{Duration: 5 * time.Second}, MaxWatchesPerUser: ptr.To[int32](3)}
 	create(t, backends, backend)
 	reader := cluster.token(t, "reader")
 	p := cluster.startServing(t, name, "--backend="+name)
@@ -264,16 +264,16 @@ func TestWatchFollowsItsBackend(t *testing.T) {
 	})
 	bookmarked.wantType(t, "BOOKMARK", 15*time.Second)
 
-	if after := refused(t, nodesPath+plainQuery, http.StatusTooManyRequests, "has all of its 3 watches in use (spec.watch.maxConnectionsPerUser)"); !between(after, 5, 15) {
+	if after := refused(t, nodesPath+plainQuery, http.StatusTooManyRequests, "has all of its 3 watches in use (spec.watch.maxWatchesPerUser)"); !between(after, 5, 15) {
 		t.Errorf("Retry-After %q, want 5 to 15 seconds", after)
 	}
 	change(func(w *v1alpha1.WatchSpec) {
-		w.MaxConnections = ptr.To[int32](3)
-		w.MaxConnectionsPerUser = ptr.To[int32](1000)
+		w.MaxWatches = ptr.To[int32](3)
+		w.MaxWatchesPerUser = ptr.To[int32](1000)
 	})
-	refused(t, nodesPath+plainQuery, http.StatusTooManyRequests, "all of 3 watches are in use (spec.watch.maxConnections)")
+	refused(t, nodesPath+plainQuery, http.StatusTooManyRequests, "all of 3 watches are in use (spec.watch.maxWatches)")
 	change(func(w *v1alpha1.WatchSpec) {
-		w.MaxConnections = nil
+		w.MaxWatches = nil
 		w.BookmarkInterval = &metav1.Duration{Duration: 10 * time.Minute}
 	})
 	fourth := mustObserve(t, nodesPath+plainQuery)

@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kubectl-metrics is the kubectl plugin `kubectl metrics`.
+// Command kubectl-metrics_backend is the kubectl plugin `kubectl metrics-backend`.
 package main
 
 import (
