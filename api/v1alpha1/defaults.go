@@ -13,16 +13,16 @@ import (
 
 // Defaults of the spec. They repeat the kubebuilder:default markers, for an object that was stored with a CRD of another version.
 const (
-	DefaultReplicas          int32 = 2
-	DefaultLogVerbosity      int32 = 2
-	DefaultPriorityClassName       = "system-cluster-critical"
-	DefaultScrapeInterval          = 15 * time.Second
-	DefaultScrapeTimeout           = 10 * time.Second
-	DefaultMaxConcurrent     int32 = 64
-	DefaultMaxScrapeSize           = "16Mi"
-	DefaultMaxSampleAge            = 90 * time.Second
-	DefaultKubeletPort       int32 = 10250
-	DefaultExistingPort      int32 = 443
+	DefaultReplicas              int32 = 2
+	DefaultLogVerbosity          int32 = 2
+	DefaultPriorityClassName           = "system-cluster-critical"
+	DefaultScrapeInterval              = 15 * time.Second
+	DefaultScrapeTimeout               = 10 * time.Second
+	DefaultMaxConcurrent         int32 = 64
+	DefaultScrapeMaxResponseSize       = "16Mi"
+	DefaultMaxSampleAge                = 90 * time.Second
+	DefaultKubeletPort           int32 = 10250
+	DefaultExistingPort          int32 = 443
 
 	DefaultMaxWatches               int32 = 10000
 	DefaultMaxWatchesPerUser        int32 = 1000
@@ -96,7 +96,7 @@ func setResourceMetricsDefaults(rm *ResourceMetricsSpec) {
 	setDefault(&rm.Scrape.MaxConcurrent, DefaultMaxConcurrent)
 	setDefault(&rm.MaxSampleAge, metav1.Duration{Duration: DefaultMaxSampleAge})
 	if rm.Scrape.MaxResponseSize == "" {
-		rm.Scrape.MaxResponseSize = DefaultMaxScrapeSize
+		rm.Scrape.MaxResponseSize = DefaultScrapeMaxResponseSize
 	}
 	if len(rm.Scrape.AddressTypes) == 0 {
 		rm.Scrape.AddressTypes = DefaultAddressTypes()

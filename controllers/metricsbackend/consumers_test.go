@@ -435,3 +435,13 @@ func TestKeptVersionFollowsTheCertificates(t *testing.T) {
 	}
 	fc.wantRegistered("v1", "v1beta1")
 }
+
+// A merge patch replaces the list: the command repeats what is in it.
+func TestRemovalCommand(t *testing.T) {
+	t.Parallel()
+	s := &reconcileState{backend: newBackend(), spec: v1alpha1.MetricsBackendSpec{RemoveDespiteConsumers: []string{"v1.metrics.k8s.io"}}}
+	const want = `kubectl patch metricsbackend cluster --type=merge -p '{"spec":{"removeDespiteConsumers":["v1.metrics.k8s.io","v1beta1.custom.metrics.k8s.io","v1beta2.custom.metrics.k8s.io"]}}'`
+	if got := s.removalCommand("v1beta2.custom.metrics.k8s.io", "v1beta1.custom.metrics.k8s.io"); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

@@ -96,7 +96,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named(Name).
 		WithOptions(controllerOptions()).
 		// Our own status writes change nothing.
-		For(&v1alpha1.MetricsBackend{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, rotationRequested(), installationChanged()))).
+		For(&v1alpha1.MetricsBackend{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{},
+			predicate.AnnotationChangedPredicate{}, installationChanged()))).
 		// A conflict ends when the other backend changes or is deleted.
 		Watches(&v1alpha1.MetricsBackend{}, r.backendsHandler(anyBackend),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -171,13 +172,6 @@ func installationChanged() predicate.Funcs {
 		before, ok := e.ObjectOld.(*v1alpha1.MetricsBackend)
 		after, isBackend := e.ObjectNew.(*v1alpha1.MetricsBackend)
 		return ok && isBackend && before.Status.Installation != after.Status.Installation
-	}}
-}
-
-// rotationRequested is an annotation, so it does not change the generation.
-func rotationRequested() predicate.Funcs {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationRotate] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationRotate]
 	}}
 }
 

@@ -53,9 +53,9 @@ func Compile(manifest []byte) (*Schema, error) {
 	return &Schema{structural, validator, cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
 }
 
-// Complete sets the defaults of an object that is created, and returns why kube-apiserver would refuse it. Integers of the
+// DefaultAndValidate sets the defaults of an object that is created, and returns why kube-apiserver would refuse it. Integers of the
 // object are of type int64.
-func (s *Schema) Complete(ctx context.Context, object map[string]any) field.ErrorList {
+func (s *Schema) DefaultAndValidate(ctx context.Context, object map[string]any) field.ErrorList {
 	var errs field.ErrorList
 	for _, path := range pruning.PruneWithOptions(object, s.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
 		errs = append(errs, field.Forbidden(field.NewPath(path), "unknown field"))

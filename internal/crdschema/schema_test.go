@@ -15,7 +15,7 @@ import (
 )
 
 // Each way in which a schema can refuse an object. test/integration/operator has the rules of these CRDs.
-func TestComplete(t *testing.T) {
+func TestDefaultAndValidate(t *testing.T) {
 	s := compiled(t, "externalmetrics")
 	for name, tc := range map[string]struct {
 		spec string
@@ -33,7 +33,7 @@ func TestComplete(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := decoded(t, "{metadata: {name: a, namespace: b}, spec: "+tc.spec+"}")
-			errs := s.Complete(t.Context(), object)
+			errs := s.DefaultAndValidate(t.Context(), object)
 			if tc.want == "" != (len(errs) == 0) || len(errs) > 0 && !strings.Contains(errs.ToAggregate().Error(), tc.want) {
 				t.Errorf("errors %v, want %q", errs, tc.want)
 			}
@@ -41,10 +41,10 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-func TestCompleteSetsDefaults(t *testing.T) {
+func TestDefaults(t *testing.T) {
 	s := compiled(t, "metricsbackends")
 	object := decoded(t, "{metadata: {name: a}, spec: {resourceMetrics: {scrape: {interval: 20s}}}}")
-	if errs := s.Complete(t.Context(), object); len(errs) > 0 {
+	if errs := s.DefaultAndValidate(t.Context(), object); len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
 	scrape, _, _ := unstructured.NestedMap(object, "spec", "resourceMetrics", "scrape")
@@ -53,7 +53,7 @@ func TestCompleteSetsDefaults(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	object = decoded(t, "{metadata: {name: a}, spec: {resourceMetrics: {versions: [v1, v1]}}}")
-	if errs := s.Complete(t.Context(), object); len(errs) != 1 || errs[0].Field != "spec.resourceMetrics.versions[1]" {
+	if errs := s.DefaultAndValidate(t.Context(), object); len(errs) != 1 || errs[0].Field != "spec.resourceMetrics.versions[1]" {
 		t.Errorf("a version twice: %v", errs)
 	}
 }

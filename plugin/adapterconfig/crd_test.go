@@ -47,7 +47,7 @@ func refusals(t *testing.T, manifest string) (all []string) {
 	if err := utiljson.Unmarshal(text, &object); err != nil {
 		t.Fatalf("%v\n%s", err, manifest)
 	}
-	for _, err := range s.Complete(t.Context(), object) {
+	for _, err := range s.DefaultAndValidate(t.Context(), object) {
 		all = append(all, "the CRD refuses it: "+err.Error())
 	}
 	return all

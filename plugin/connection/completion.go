@@ -41,12 +41,12 @@ func CompleteBackend(flags genericclioptions.RESTClientGetter) cobra.CompletionF
 func CompleteNamespace(cmd *cobra.Command, flags genericclioptions.RESTClientGetter) {
 	// It only fails for an unknown flag.
 	_ = cmd.RegisterFlagCompletionFunc("namespace", Complete(flags, func(ctx context.Context, cluster *Cluster, _ []string) ([]string, error) {
-		return cluster.Names(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, "")
+		return cluster.ListNames(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, "")
 	}))
 }
 
-// Names returns the names of all objects of a kind in a namespace.
-func (c *Cluster) Names(ctx context.Context, kind schema.GroupVersionKind, namespace string) ([]string, error) {
+// ListNames returns the names of all objects of a kind in a namespace.
+func (c *Cluster) ListNames(ctx context.Context, kind schema.GroupVersionKind, namespace string) ([]string, error) {
 	page := &metav1.PartialObjectMetadataList{}
 	page.SetGroupVersionKind(kind)
 	var names []string

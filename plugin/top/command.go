@@ -129,7 +129,7 @@ func (o *options) completeArgument(ctx context.Context, flags genericclioptions.
 	if o.nodes {
 		kind = "Node"
 	}
-	return cluster.Names(ctx, corev1.SchemeGroupVersion.WithKind(kind), o.namespace)
+	return cluster.ListNames(ctx, corev1.SchemeGroupVersion.WithKind(kind), o.namespace)
 }
 
 // complete reads the arguments, validates the flags and sets the namespace.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +22,7 @@ func (v *view) printOnce(out io.Writer) error {
 	w := printers.GetNewTabWriter(out)
 	cpu, memory := cpuColumn(), memoryColumn()
 	columns := slices.Concat(v.nameColumns(),
-		v.beside(cpu, func(u usage) int64 { return u.cpu }, cpuText), v.beside(memory, func(u usage) int64 { return u.memory }, memoryText))
+		v.usageColumns(cpu, func(u usage) int64 { return u.cpu }, cpuText), v.usageColumns(memory, func(u usage) int64 { return u.memory }, memoryText))
 	if v.percentages {
 		columns = append(v.nameColumns(), cpu, v.cpuPercentColumn(), memory, v.memoryPercentColumn())
 	}
@@ -40,15 +39,13 @@ func (v *view) printOnce(out io.Writer) error {
 	for _, r := range v.table.sorted(v.by) {
 		write(r.text)
 	}
-	for _, name := range slices.Sorted(maps.Keys(v.available)) {
-		if _, hasMetrics := v.table.objects[name]; !hasMetrics {
-			write(func(c *column) string {
-				if c.key {
-					return name
-				}
-				return unknown
-			})
-		}
+	for _, name := range v.table.missing(v.available) {
+		write(func(c *column) string {
+			if c.key {
+				return name
+			}
+			return unknown
+		})
 	}
 	if v.sum {
 		total := &row{}

@@ -75,8 +75,8 @@ func (o *options) readResources(ctx context.Context, cluster *connection.Cluster
 	return all, nil
 }
 
-// beside returns the column of a usage and, if they are shown, those of requests and limits.
-func (v *view) beside(c *column, of func(usage) int64, text func(int64) string) []*column {
+// usageColumns returns the column of a usage and, if they are shown, those of requests and limits.
+func (v *view) usageColumns(c *column, of func(usage) int64, text func(int64) string) []*column {
 	if v.resources == nil {
 		return []*column{c}
 	}
@@ -112,28 +112,26 @@ func (v *view) printObjects(out io.Writer, format output.Format) error {
 	}{Items: []object{}}
 	for _, r := range v.table.sorted(v.by) {
 		list.Items = append(list.Items, object{
-			Namespace: r.id.namespace, Pod: r.id.pod, Name: r.id.name, Timestamp: &metav1.Time{Time: r.at}, Usage: corev1.ResourceList{
-				corev1.ResourceCPU: *resource.NewMilliQuantity(r.cpu, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(r.memory, resource.BinarySI),
-			},
-			Requests: v.resources[r.id].requests.list(), Limits: v.resources[r.id].limits.list(), Allocatable: v.available[r.id.name].list(),
+			Namespace: r.id.namespace, Pod: r.id.pod, Name: r.id.name, Timestamp: &metav1.Time{Time: r.at}, Usage: r.quantities(),
+			Requests: v.resources[r.id].requests.nonZero(), Limits: v.resources[r.id].limits.nonZero(), Allocatable: v.available[r.id.name].nonZero(),
 		})
 	}
-	for _, name := range slices.Sorted(maps.Keys(v.available)) {
-		if _, hasMetrics := v.table.objects[name]; !hasMetrics {
-			list.Items = append(list.Items, object{Name: name, Allocatable: v.available[name].list()})
-		}
+	for _, name := range v.table.missing(v.available) {
+		list.Items = append(list.Items, object{Name: name, Allocatable: v.available[name].nonZero()})
 	}
 	return format.Print(out, list)
 }
 
-// list returns the quantities that are not 0.
-func (u usage) list() corev1.ResourceList {
-	list := corev1.ResourceList{}
-	if u.cpu > 0 {
-		list[corev1.ResourceCPU] = *resource.NewMilliQuantity(u.cpu, resource.DecimalSI)
+func (u usage) quantities() corev1.ResourceList {
+	return corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewMilliQuantity(u.cpu, resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(u.memory, resource.BinarySI),
 	}
-	if u.memory > 0 {
-		list[corev1.ResourceMemory] = *resource.NewQuantity(u.memory, resource.BinarySI)
-	}
+}
+
+// nonZero returns the quantities that are not 0, which means none.
+func (u usage) nonZero() corev1.ResourceList {
+	list := u.quantities()
+	maps.DeleteFunc(list, func(_ corev1.ResourceName, q resource.Quantity) bool { return q.IsZero() })
 	return list
 }

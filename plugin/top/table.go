@@ -54,6 +54,14 @@ func appendHistory(values []int64, value int64) []int64 {
 	return values[max(len(values)-historyLength, 0):]
 }
 
+// missing returns the names that have no rows, sorted.
+func (t *table) missing(available map[string]usage) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(available)), func(name string) bool {
+		_, has := t.objects[name]
+		return has
+	})
+}
+
 // newest returns the time of the newest sample, or zero.
 func (t *table) newest() time.Time {
 	var newest time.Time

@@ -190,12 +190,9 @@ func image() *cobra.Command {
 		Short: "Make an image of binaries on an empty base, without an engine",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			for _, program := range programs {
-				parsed, err := images.ParseBinary(program)
-				if err != nil {
-					return err
-				}
-				spec.Binaries = append(spec.Binaries, parsed)
+			var err error
+			if spec.Binaries, err = images.ParseBinaries(programs); err != nil {
+				return err
 			}
 			// Absolute, since `go -C` writes a relative one where the user may not look for it.
 			target, err := filepath.Abs(out)
@@ -233,13 +230,9 @@ func layout() *cobra.Command {
 		Short: "Make an OCI layout of a program's builds for several architectures",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			var builds []images.Binary
-			for _, program := range programs {
-				parsed, err := images.ParseBinary(program)
-				if err != nil {
-					return err
-				}
-				builds = append(builds, parsed)
+			builds, err := images.ParseBinaries(programs)
+			if err != nil {
+				return err
 			}
 			target, err := filepath.Abs(out)
 			if err != nil {

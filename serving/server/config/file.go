@@ -159,11 +159,11 @@ func (m *manifest) decode(decoder runtime.Decoder, schemas map[string]*crdschema
 		return fmt.Errorf("a %s has no metadata.name", kind.Kind)
 	}
 	if schemas[plural] == nil {
-		if schemas[plural], err = compile(plural); err != nil {
+		if schemas[plural], err = schemaOf(plural); err != nil {
 			return err
 		}
 	}
-	if err := complete(obj, schemas[plural], document); err != nil {
+	if err := defaultAndValidate(obj, schemas[plural], document); err != nil {
 		return fmt.Errorf("%s %s: %w", kind.Kind, object.GetName(), err)
 	}
 	switch obj := obj.(type) {
@@ -192,7 +192,7 @@ var plurals = map[string]string{
 	"MetricsBackend": "metricsbackends", "CustomMetric": "custommetrics", "ExternalMetric": "externalmetrics", "ExternalMetricsPolicy": "externalmetricspolicies",
 }
 
-func compile(plural string) (*crdschema.Schema, error) {
+func schemaOf(plural string) (*crdschema.Schema, error) {
 	manifest, err := crd.Manifest(plural)
 	if err != nil {
 		return nil, err
@@ -200,8 +200,8 @@ func compile(plural string) (*crdschema.Schema, error) {
 	return crdschema.Compile(manifest)
 }
 
-// complete sets obj to the object in a document with the defaults of its CRD, or returns why kube-apiserver would refuse it.
-func complete(obj runtime.Object, schema *crdschema.Schema, document []byte) error {
+// defaultAndValidate sets obj to the object in a document with the defaults of its CRD, or returns why kube-apiserver would refuse it.
+func defaultAndValidate(obj runtime.Object, schema *crdschema.Schema, document []byte) error {
 	text, err := yaml.ToJSON(document)
 	if err != nil {
 		return err
@@ -210,7 +210,7 @@ func complete(obj runtime.Object, schema *crdschema.Schema, document []byte) err
 	if err := utiljson.Unmarshal(text, &object); err != nil {
 		return err
 	}
-	errs := schema.Complete(context.Background(), object)
+	errs := schema.DefaultAndValidate(context.Background(), object)
 	for _, err := range errs {
 		err.BadValue = field.OmitValueType{} // a URL may have a password
 	}

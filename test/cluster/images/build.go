@@ -47,6 +47,19 @@ func ParseBinary(text string) (Binary, error) {
 	return Binary{Source: source, Target: target}, nil
 }
 
+// ParseBinaries reads several as ParseBinary does.
+func ParseBinaries(texts []string) ([]Binary, error) {
+	var all []Binary
+	for _, text := range texts {
+		binary, err := ParseBinary(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, binary)
+	}
+	return all, nil
+}
+
 // Spec says what an image is.
 type Spec struct {
 	// Tag is the image's name, NAME:TAG.
