@@ -94,7 +94,7 @@ bench-packages: ## Go benchmarks of the packages of the data path, with allocati
 .PHONY: bench-watch
 bench-watch: build ## 10,000 watches on this machine, and watching against polling, also through kube-apiserver (Linux; half an hour, needs it quiet).
 	@KUBEBUILDER_ASSETS=$(ASSETS); export KUBEBUILDER_ASSETS; \
-	go -C bench run ./watch --plot ../docs/images/watch-against-polling.png
+	go -C bench run ./watch --plot ../docs/reference/images/watch-against-polling.png
 
 .PHONY: bench-queries
 bench-queries: build ## Custom and external metrics beside prometheus-adapter, for up to 1,000 autoscalers (Linux; ten minutes, needs it quiet); SCALE=small takes 3 minutes.
@@ -105,7 +105,9 @@ bench-queries: build ## Custom and external metrics beside prometheus-adapter, f
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .PHONY: lint
-lint: ## golangci-lint with .golangci.yml (built from its Go module on first use; minutes).
+lint: ## golangci-lint with .golangci.yml, and kube-api-linter (built from their Go modules on first use; minutes).
+	go -C hack/tools build -o $(CURDIR)/bin/apilint ./apilint
+	bin/apilint ./api/...
 	go run $(GOLANGCI_LINT) run ./...
 	cd bench && go run $(GOLANGCI_LINT) run ./...
 	cd hack/dashboard && go run $(GOLANGCI_LINT) run ./...

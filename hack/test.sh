@@ -63,7 +63,7 @@ drift() {
 
 generated_sums() {
 	local files
-	files=$(find api config/crd config/monitoring serving charts -type f \( -name 'zz_generated*' -o -path 'config/crd/bases/*' -o -path 'config/monitoring/*' -o -path 'charts/*/templates/*' -o -path 'charts/*/files/*' \)) || return
+	files=$(find api config/crd config/monitoring serving charts docs/reference/api.md -type f \( -name 'zz_generated*' -o -path 'config/crd/bases/*' -o -path 'config/monitoring/*' -o -path 'charts/*/templates/*' -o -path 'charts/*/files/*' -o -path docs/reference/api.md \)) || return
 	test -n "$files" || return
 	sort <<<"$files" | xargs sha256sum
 }
@@ -98,6 +98,7 @@ unit() {
 		quiet_step unit "go vet in $module" go -C "$module" vet -tags e2e ./... || true
 		tests unit --dir "$module" -- ./...
 	done
+	tests unit --dir hack/tools -- ./coverage
 	coverage
 }
 
@@ -107,7 +108,7 @@ coverage() {
 	local packages=(./serving/samplestore ./serving/resourcemetrics ./serving/stream)
 	quiet_step unit "coverage of the watch" go test -vet=off -short -coverprofile=bin/test/coverage \
 		-coverpkg="$(IFS=,; echo "${packages[*]}")" "${packages[@]}" || return 0
-	verbose_step unit "least coverage" go run ./hack/coverage bin/test/coverage || true
+	verbose_step unit "least coverage" go -C hack/tools run ./coverage "$PWD/bin/test/coverage" || true
 }
 
 # tagged FOLDER...: prints a pattern of the tests in folders that need a real kube-apiserver.

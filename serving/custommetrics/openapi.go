@@ -14,7 +14,7 @@ import (
 // The definitions cover custom.metrics.k8s.io alone. What its types refer to of the
 // API machinery is among those of package resourcemetrics.
 //
-//go:generate go tool openapi-gen --go-header-file ../../hack/boilerplate.go.txt --output-dir . --output-pkg github.com/metricsbackend/metrics-backend-operator/serving/custommetrics --output-file zz_generated.openapi.go --report-filename /dev/null k8s.io/metrics/pkg/apis/custom_metrics/v1beta1 k8s.io/metrics/pkg/apis/custom_metrics/v1beta2
+//go:generate go tool -modfile=../../hack/tools/go.mod openapi-gen --go-header-file ../../hack/boilerplate.go.txt --output-dir . --output-pkg github.com/metricsbackend/metrics-backend-operator/serving/custommetrics --output-file zz_generated.openapi.go --report-filename /dev/null k8s.io/metrics/pkg/apis/custom_metrics/v1beta1 k8s.io/metrics/pkg/apis/custom_metrics/v1beta2
 
 // OpenAPIDefinitions returns the definitions of the API group's types, to be merged
 // with those of package resourcemetrics.

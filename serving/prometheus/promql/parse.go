@@ -30,10 +30,8 @@ const maxNesting = 1000
 
 // promParser accepts all features: a server rejects those that are not enabled there.
 var promParser = parser.NewParser(parser.Options{
-	EnableExperimentalFunctions:  true,
-	ExperimentalDurationExpr:     true,
-	EnableExtendedRangeSelectors: true,
-	EnableBinopFillModifiers:     true,
+	EnableExperimentalFunctions: true,
+	EnableBinopFillModifiers:    true,
 })
 
 // SyntaxError is returned for an expression that this version of the parser rejects but a server

@@ -41,12 +41,12 @@ func TestJudge(t *testing.T) {
 		"a file that was renamed": {
 			part: part{name: "it", least: 90, files: []string{"serving/stream/hub.go", "serving/stream/none.go"}},
 			want: "     90.0 %  it (at least 90 %; 9 of 10)\n",
-			err:  "the profile has no file serving/stream/none.go: update the files of it in hack/coverage",
+			err:  "the profile has no file serving/stream/none.go: update the files of it in hack/tools/coverage",
 		},
 		"nothing at all": {
 			part: part{name: "it", least: 80, files: []string{"client/*.go"}},
 			want: "      0.0 %  it (at least 80 %; 0 of 0)\n",
-			err:  "the profile has no file client/*.go: update the files of it in hack/coverage; 0.0 % of it, want 80 %: add tests",
+			err:  "the profile has no file client/*.go: update the files of it in hack/tools/coverage; 0.0 % of it, want 80 %: add tests",
 		},
 	}
 	for name, test := range tests {

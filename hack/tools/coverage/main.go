@@ -4,7 +4,7 @@
 // Command coverage prints the coverage of the watch's code by unit tests, for the parts
 // in KEP-1013, and fails if it is below the minimum there.
 //
-// Usage: go run ./hack/coverage PROFILE, of go test -coverprofile.
+// Usage: go -C hack/tools run ./coverage PROFILE, of go test -coverprofile.
 package main
 
 import (
@@ -44,7 +44,7 @@ var parts = []part{
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: go run ./hack/coverage PROFILE")
+		fmt.Fprintln(os.Stderr, "usage: go -C hack/tools run ./coverage PROFILE")
 		os.Exit(2)
 	}
 	// ParseProfiles merges the blocks of several packages' tests.
@@ -88,7 +88,7 @@ func judge(profiles []*cover.Profile, parts []part) (string, error) {
 				}
 			}
 			if !found {
-				wrong = append(wrong, fmt.Sprintf("the profile has no file %s: update the files of %s in hack/coverage", pattern, part.name))
+				wrong = append(wrong, fmt.Sprintf("the profile has no file %s: update the files of %s in hack/tools/coverage", pattern, part.name))
 			}
 		}
 		fmt.Fprintf(&report, "    %5.1f %%  %s (at least %.0f %%; %d of %d)\n", all.percent(), part.name, part.least, all.run, all.statements)
