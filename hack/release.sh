@@ -37,7 +37,7 @@ build() { CGO_ENABLED=0 GOOS=$1 GOARCH=$2 go build -trimpath -buildvcs=false -ld
 # quiet COMMAND...: prints what the command says only if it fails.
 quiet() { "$@" >bin/release/log 2>&1 || { cat bin/release/log >&2; return 1; }; }
 
-go -C hack/sbom build -trimpath -buildvcs=false -o "$PWD/bin/release/cyclonedx-gomod" github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+go -C hack/tools build -trimpath -buildvcs=false -o "$PWD/bin/release/cyclonedx-gomod" github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
 
 for name in operator serving; do
 	binaries=()
@@ -50,7 +50,7 @@ for name in operator serving; do
 		--label "org.opencontainers.image.revision=$(git rev-parse HEAD)" --label "org.opencontainers.image.source=$home" \
 		--label "org.opencontainers.image.licenses=Apache-2.0" \
 		--label "org.opencontainers.image.created=$(TZ=UTC0 git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ)"
-	pack "dist/$name-$VERSION.oci.tar" "bin/release/$name" .
+	pack "dist/$name-$VERSION.oci.tar" "bin/release/$name" blobs index.json oci-layout
 	say "$name-$VERSION.oci.tar" "image $PREFIX/$name:$VERSION for linux/amd64 and linux/arm64, as an OCI layout"
 	GOOS=linux GOARCH=amd64 quiet bin/release/cyclonedx-gomod app -json -noserial -notimestamp -main "cmd/$name" -output "dist/$name-$VERSION.sbom.json" .
 	say "$name-$VERSION.sbom.json" "its modules (CycloneDX)"

@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 )
@@ -52,7 +53,8 @@ func readNames(file io.Reader) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("not a tar archive: %w", err)
 		}
-		if entry.Name != "manifest.json" && entry.Name != "index.json" {
+		name := path.Clean(entry.Name) // tar writes ./index.json of a folder
+		if name != "manifest.json" && name != "index.json" {
 			continue
 		}
 		content, err := io.ReadAll(io.LimitReader(archive, largestIndex))
@@ -60,12 +62,12 @@ func readNames(file io.Reader) ([]string, error) {
 			return nil, err
 		}
 		read := dockerNames
-		if entry.Name == "index.json" {
+		if name == "index.json" {
 			read = ociNames
 		}
 		more, err := read(content)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", entry.Name, err)
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		found = true
 		names = append(names, more...)

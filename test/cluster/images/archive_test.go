@@ -47,7 +47,7 @@ func TestReadNames(t *testing.T) {
 			want:    []string{"b:1", "docker.io/a:1"},
 		},
 		"both, as docker writes since 25": {
-			content: archive(t, "index.json", `{"manifests":[{"annotations":{"io.containerd.image.name":"a:1"}}]}`, "manifest.json", `[{"RepoTags":["a:1"]}]`),
+			content: archive(t, "./index.json", `{"manifests":[{"annotations":{"io.containerd.image.name":"a:1"}}]}`, "manifest.json", `[{"RepoTags":["a:1"]}]`),
 			want:    []string{"a:1"},
 		},
 		"another tar":    {content: archive(t, "readme", "hello"), wantErr: "neither manifest.json"},

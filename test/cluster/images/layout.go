@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -20,12 +21,20 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// refName is the annotation by which tools find an image in a layout.
-const refName = "org.opencontainers.image.ref.name"
+// Annotations by which tools find an image in a layout. containerd takes the name of its own annotation as it is, and so
+// needs the registry in it.
+const (
+	refName        = "org.opencontainers.image.ref.name"
+	containerdName = "io.containerd.image.name"
+)
 
 // WriteLayout makes an image of each program, which are builds of the same one for several architectures, and writes them as
 // one multi-architecture image into a folder, as an OCI layout. The same programs give the same bytes.
 func WriteLayout(spec Spec, programs []Binary, folder string) error {
+	tag, err := name.NewTag(spec.Tag)
+	if err != nil {
+		return fmt.Errorf("image name: %w", err)
+	}
 	index, made := mutate.IndexMediaType(empty.Index, types.OCIImageIndex), map[string]bool{}
 	for _, program := range programs {
 		one := spec
@@ -56,7 +65,8 @@ func WriteLayout(spec Spec, programs []Binary, folder string) error {
 	}
 	written, err := layout.Write(folder, empty.Index)
 	if err == nil {
-		err = written.AppendIndex(index, layout.WithAnnotations(map[string]string{refName: spec.Tag}))
+		full := strings.Replace(tag.Name(), name.DefaultRegistry, "docker.io", 1)
+		err = written.AppendIndex(index, layout.WithAnnotations(map[string]string{refName: spec.Tag, containerdName: full}))
 	}
 	if err != nil {
 		return fmt.Errorf("writing the image %s to %s: %w", spec.Tag, folder, err)

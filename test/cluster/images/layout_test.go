@@ -105,3 +105,23 @@ func TestPushRefuses(t *testing.T) {
 		t.Errorf("no registry: %v", err)
 	}
 }
+
+// containerd takes the name of a layout's image as it is, so it has the registry that is left out in manifests.
+func TestLayoutNamesRegistry(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "layout")
+	if err := WriteLayout(Spec{Tag: "metrics-backend/pause:v1", User: "65532:65532"}, []Binary{programFor(t, "amd64")}, folder); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(filepath.Join(folder, "index.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := ociNames(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"docker.io/metrics-backend/pause:v1"}, names); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+}
