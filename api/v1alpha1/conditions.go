@@ -3,7 +3,7 @@
 
 package v1alpha1
 
-// Conditions of a MetricsBackend. docs/conditions.md explains each with its
+// Conditions of a MetricsBackend. docs/reference/conditions.md explains each with its
 // reasons; the reason constants below are the whole list.
 const (
 	// ConditionAvailable is True while every desired APIService is registered,

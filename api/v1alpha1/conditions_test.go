@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// docs/conditions.md must explain every condition and every reason.
+// docs/reference/conditions.md must explain every condition and every reason.
 func TestConditionsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/conditions.md")
+	page, err := os.ReadFile("../../docs/reference/conditions.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestConditionsAreDocumented(t *testing.T) {
 		}
 		found++
 		if !strings.Contains(string(page), "`"+value+"`") {
-			t.Errorf("docs/conditions.md does not explain %q", value)
+			t.Errorf("docs/reference/conditions.md does not explain %q", value)
 		}
 		return true
 	})

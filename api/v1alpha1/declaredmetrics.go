@@ -278,7 +278,7 @@ type DeclaredMetricStatus struct {
 
 	// Ready: the last evaluation returned values; if not, the message has the source's
 	// own error. Fallback, present only while True: the values come from spec.fallback.
-	// docs/conditions.md lists the reasons.
+	// docs/reference/conditions.md lists the reasons.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -134,7 +134,7 @@ type ExternalMetricsPolicyStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// Ready: all rules are valid. An invalid rule denies every metric that no earlier
-	// rule matches. docs/conditions.md lists the reasons.
+	// rule matches. docs/reference/conditions.md lists the reasons.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -136,7 +136,7 @@ type MetricsBackendStatus struct {
 	// Ready: all components match the spec. Reconciling and Stalled are present only
 	// while True. CertificatesValid, ServingReady, APIServicesRegistered,
 	// StaleAPIServicesRemoved, SourcesHealthy, RulesReady and ConsumersCompatible are
-	// about one area each. docs/conditions.md lists the reasons.
+	// about one area each. docs/reference/conditions.md lists the reasons.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

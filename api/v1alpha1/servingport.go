@@ -50,5 +50,5 @@ func IsUnreachable(reason, message string) bool {
 // kube-apiserver reaches endpoints, such as those that ServingSpec.Endpoints describes.
 func RequiredConnections(endpoints string) string {
 	return "kube-apiserver must be able to open TCP connections to " + endpoints +
-		": if there is a firewall, allow them from the control plane to the nodes (docs/operations.md, Firewalls)"
+		": if there is a firewall, allow them from the control plane to the nodes (docs/start/requirements.md, Firewalls)"
 }

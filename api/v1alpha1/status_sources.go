@@ -43,7 +43,7 @@ type SourceStatus struct {
 	// source is reported as failing after 45 seconds of failures.
 	// +required
 	Healthy bool `json:"healthy"`
-	// Kind of the last failure, as in docs/conditions.md; NotYetReported before the first
+	// Kind of the last failure, as in docs/reference/conditions.md; NotYetReported before the first
 	// response.
 	// +optional
 	Reason string `json:"reason,omitempty"`

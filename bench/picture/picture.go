@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package picture has the style of the plots in docs/images, and writes them.
+// Package picture has the style of the plots in docs/reference/images, and writes them.
 package picture
 
 import (

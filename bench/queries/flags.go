@@ -50,8 +50,8 @@ func parse(arguments []string) (*flags, error) {
 	fs.DurationVar(&f.interval, "interval", 15*time.Second, "How often each autoscaler sends its request, and for how long serving shares a result.")
 	fs.IntVar(&f.intervals, "intervals", 3, "How many intervals each measurement lasts, at least 2: all is counted from the second on.")
 	fs.IntVar(&f.rounds, "rounds", 1, "How often everything is measured. The tables have the medians.")
-	fs.StringVar(&f.document, "document", "../docs/performance.md", "Markdown file into which the tables are written, if all contestants are measured with the default load. Empty for none.")
-	fs.StringVar(&f.plot, "plot", "../docs/images/compared-with-prometheus-adapter.png", "PNG into which the ratios are drawn, with the tables.")
+	fs.StringVar(&f.document, "document", "../docs/reference/performance.md", "Markdown file into which the tables are written, if all contestants are measured with the default load. Empty for none.")
+	fs.StringVar(&f.plot, "plot", "../docs/reference/images/compared-with-prometheus-adapter.png", "PNG into which the ratios are drawn, with the tables.")
 	fs.DurationVar(&f.timeout, "timeout", time.Hour, "When to give up.")
 	if err := fs.Parse(arguments); err != nil {
 		return nil, err

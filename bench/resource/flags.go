@@ -88,8 +88,8 @@ func parse(arguments []string) (*flags, error) {
 	fs.IntVar(&f.repetitions, "repetitions", 15, "How often each request is measured, after one that is not; GETs and lists of nodes ten times as often.")
 	fs.DurationVar(&f.sweepEvery, "sweep", 250*time.Millisecond, "How often the bare reader reads the kubelets that are due.")
 	fs.StringVar(&f.cpuProfile, "cpuprofile", "", "Folder for profiles of the CPU (20 seconds without requests) and of the heap of serving, taken after the last round. Empty for none.")
-	fs.StringVar(&f.document, "document", "../docs/performance.md", "Markdown file into which the tables of this scale are written, if metrics-server and one build of serving without a name are measured. Empty for none.")
-	fs.StringVar(&f.plot, "plot", "../docs/images/compared-with-metrics-server.png", "Where the picture in that file is written.")
+	fs.StringVar(&f.document, "document", "../docs/reference/performance.md", "Markdown file into which the tables of this scale are written, if metrics-server and one build of serving without a name are measured. Empty for none.")
+	fs.StringVar(&f.plot, "plot", "../docs/reference/images/compared-with-metrics-server.png", "Where the picture in that file is written.")
 	fs.DurationVar(&f.timeout, "timeout", 4*time.Hour, "When to give up.")
 	if err := fs.Parse(arguments); err != nil {
 		return nil, err

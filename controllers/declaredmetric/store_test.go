@@ -218,7 +218,7 @@ func TestManyMetrics(t *testing.T) {
 	}
 }
 
-// BenchmarkManyMetrics measures what docs/operations.md says of the operator's memory.
+// BenchmarkManyMetrics measures what docs/tasks/operations.md says of the operator's memory.
 func BenchmarkManyMetrics(b *testing.B) {
 	for name, server := range map[string]manyMetrics{
 		"told":               {},

@@ -22,7 +22,7 @@ const AdmissionPolicyName = "external-metrics-policies.metricsbackend.io"
 // ExternalMetricsPolicy denies, so that their authors see the error before the autoscaler's
 // events do. Each policy is evaluated separately, so they combine by AND.
 //
-// It rejects nothing that serving would allow (docs/external-metrics-admission.md has an exception):
+// It rejects nothing that serving would allow (docs/tasks/external-metrics-admission.md has an exception):
 // serving decides again on each query, and what CEL cannot decide passes, such as a label whose value
 // may be empty, or a name after a regular expression that does not compile. Names match in any case,
 // since autoscalers ask in lower case and only serving knows the metric's: there, too, a rule in

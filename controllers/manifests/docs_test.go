@@ -17,10 +17,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestPermissionsDocumented compares the table of docs/security.md with the roles of all accounts. Where a permission is
+// TestPermissionsDocumented compares the table of docs/concepts/security.md with the roles of all accounts. Where a permission is
 // granted is not compared.
 func TestPermissionsDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/security.md")
+	page, err := os.ReadFile("../../docs/concepts/security.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func externalFaults() map[string]outage {
 			happens:   func(fc *fakeCluster) { available(fc, apiregistrationv1.ConditionFalse, "FailedDiscoveryCheck") },
 			condition: v1alpha1.ConditionAvailable, reason: v1alpha1.ReasonAggregatorUnavailable,
 			message: "(FailedDiscoveryCheck): kubectl describe apiservice v1beta1.metrics.k8s.io. kube-apiserver must be able to open TCP connections " +
-				"to port 10250 of the serving pods: if there is a firewall, allow them from the control plane to the nodes (docs/operations.md, Firewalls)",
+				"to port 10250 of the serving pods: if there is a firewall, allow them from the control plane to the nodes (docs/start/requirements.md, Firewalls)",
 			ends: passes,
 		},
 		"the operator cannot reach the pods": {

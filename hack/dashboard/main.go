@@ -32,13 +32,13 @@ func main() {
 func build() (dashboard.Dashboard, error) {
 	builder := dashboard.NewDashboardBuilder("Metrics backend").
 		Uid("metrics-backend").
-		Description("metrics-backend-operator: the metrics APIs of Kubernetes, their sources, watches and lifecycle. Rows and alerts are explained in docs/monitoring.md and docs/alerts.md.").
+		Description("metrics-backend-operator: the metrics APIs of Kubernetes, their sources, watches and lifecycle. Rows and alerts are explained in docs/tasks/monitoring.md and docs/reference/alerts.md.").
 		Tags([]string{"kubernetes", "metrics-backend"}).
 		Time("now-3h", "now").
 		Refresh("1m").
 		Tooltip(dashboard.DashboardCursorSyncCrosshair).
 		Link(dashboard.NewDashboardLinkBuilder("Alerts and what to do").Type(dashboard.DashboardLinkTypeLink).
-			Url("https://github.com/metricsbackend/metrics-backend-operator/blob/main/docs/alerts.md").TargetBlank(true)).
+			Url("https://github.com/metricsbackend/metrics-backend-operator/blob/main/docs/reference/alerts.md").TargetBlank(true)).
 		WithVariable(dashboard.NewDatasourceVariableBuilder("datasource").Label("Prometheus").Type("prometheus")).
 		WithVariable(variable("backend", "MetricsBackend", "label_values(metrics_backend_condition, backend)")).
 		WithVariable(variable("namespace", "Namespace of serving", "label_values(metrics_backend_readiness_gates_passed, namespace)")).

@@ -145,7 +145,7 @@ func preamble(f *input, o options, leftOut []string) string {
 	}
 	var b strings.Builder
 	b.WriteString(comment("Made of "+f.where+" by kubectl metrics-backend import prometheus-adapter.", "") + "\n#\n")
-	b.WriteString(comment("A cluster has one MetricsBackend for all of its metrics APIs: apply this one, or put its fields into yours. While prometheus-adapter is registered, adoption of each API decides: docs/migrate-from-prometheus-adapter.md.", "") + "\n")
+	b.WriteString(comment("A cluster has one MetricsBackend for all of its metrics APIs: apply this one, or put its fields into yours. While prometheus-adapter is registered, adoption of each API decides: docs/tasks/migrate-from-prometheus-adapter.md.", "") + "\n")
 	list := func(heading string, all []string) {
 		if len(all) > 0 {
 			b.WriteString("#\n# " + heading + ":\n")

@@ -78,7 +78,7 @@ func conditionsOf(backend *v1alpha1.MetricsBackend) []Result {
 			continue
 		}
 		result := fail(subject, fmt.Sprintf("%s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message),
-			"docs/conditions.md explains each reason").withCommand(statusCommandOf(backend.Name))
+			"docs/reference/conditions.md explains each reason").withCommand(statusCommandOf(backend.Name))
 		// Ready stays True with these.
 		if slices.Contains(advisory, c.Type) || c.Reason == v1alpha1.ReasonCertificateExpiring {
 			result.Outcome = Warn
@@ -87,7 +87,7 @@ func conditionsOf(backend *v1alpha1.MetricsBackend) []Result {
 	}
 	for _, r := range backend.Status.Rules {
 		if r.State == v1alpha1.RuleWarning && (r.Reason == v1alpha1.ReasonInvalidName || r.Reason == v1alpha1.ReasonOmittedFromDiscovery) {
-			results = append(results, warn(subject, fmt.Sprintf("%s leaves metrics out, %s: %s", r.Path, r.Reason, r.Message), "docs/rules.md explains each reason"))
+			results = append(results, warn(subject, fmt.Sprintf("%s leaves metrics out, %s: %s", r.Path, r.Reason, r.Message), "docs/reference/rules.md explains each reason"))
 		}
 	}
 	failed := func(r Result) bool { return r.Outcome == Fail }

@@ -109,7 +109,7 @@ func podsFresh(ctx context.Context, snap *snapshot) []Result {
 			return pass(subject, "%s; whether all that run have one is not known: %v", fresh, err)
 		case len(missing) > 0:
 			return warn(subject, fmt.Sprintf("%s; %d that run have none: %s", fresh, len(missing), firstNames(missing)),
-				"what does the container runtime report of them? docs/resource-metrics.md#pods-without-metrics").withCommand(statusCommandOf(r.Backend))
+				"what does the container runtime report of them? docs/concepts/resource-metrics.md#pods-without-metrics").withCommand(statusCommandOf(r.Backend))
 		}
 		return pass(subject, "%s", fresh)
 	})
@@ -117,7 +117,7 @@ func podsFresh(ctx context.Context, snap *snapshot) []Result {
 
 // checkFresh returns a failure unless samples could be read and at least one is fresh.
 func (snap *snapshot) checkFresh(r *aggregation.Registration, subject string, found samples.Samples, err error) *Result {
-	const remedy = "the API answers without data: can the implementation reach kubelets, and do container runtimes report figures? docs/resource-metrics.md#pods-without-metrics"
+	const remedy = "the API answers without data: can the implementation reach kubelets, and do container runtimes report figures? docs/concepts/resource-metrics.md#pods-without-metrics"
 	switch {
 	case err != nil:
 		return new(snap.requestFailed(subject, err, "this is what kubectl top and autoscalers get: see apiservice-available, then the implementation's log"))

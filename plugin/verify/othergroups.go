@@ -88,7 +88,7 @@ func (snap *snapshot) checkOtherAPI(ctx context.Context, group, version string, 
 		return pass(subject, "%s", message)
 	}
 	return warn(subject, fmt.Sprintf("%s; they differ in case alone: %s", message, firstNames(pairs)),
-		"autoscalers ask for external metrics in lower case: where one namespace has both, give one another name (docs/external-metrics-api.md#capital-letters)")
+		"autoscalers ask for external metrics in lower case: where one namespace has both, give one another name (docs/reference/external-metrics-api.md#capital-letters)")
 }
 
 // unlistedMetrics are the names in discovery that stand for all metrics of an implementation, such as KEDA's adapter and

@@ -57,7 +57,7 @@ func takeover(backend *v1alpha1.MetricsBackend, r *aggregation.Registration) Res
 		return warn(subject, different, "look why, with kubectl metrics-backend status")
 	case status.AppliedBy != "":
 		return warn(subject, "the serving pods answer what "+r.Service+" does; but it is applied by "+status.AppliedBy+", whose next change takes it back",
-			"stop that before the takeover: docs/lifecycle.md#who-else-writes-the-apiservice")
+			"stop that before the takeover: docs/concepts/lifecycle.md#who-else-writes-the-apiservice")
 	}
 	return pass(subject, "the serving pods answer what %s does", r.Service)
 }

@@ -13,7 +13,7 @@
 //	connection.go  the node's connection, verified before the token is sent
 //	parse.go       lines to samples, without an allocation each
 //	nodestate.go   samples by container and pod, kept between scrapes
-//	rates.go       samples to rates: the rules of docs/resource-metrics.md
+//	rates.go       samples to rates: the rules of docs/concepts/resource-metrics.md
 //	points.go      rates to points
 //	schedule.go    the result, and when to scrape next (refresh)
 //

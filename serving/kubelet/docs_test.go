@@ -13,9 +13,9 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// TestDocumented checks that docs/resource-metrics.md has all reasons and metrics.
+// TestDocumented checks that docs/concepts/resource-metrics.md has all reasons and metrics.
 func TestDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/resource-metrics.md")
+	page, err := os.ReadFile("../../docs/concepts/resource-metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The rules for rates. docs/resource-metrics.md states them for users: change both.
+// The rules for rates. docs/concepts/resource-metrics.md states them for users: change both.
 const (
 	// minWindow is the shortest window of a rate. Below it, the resolution of the
 	// timestamps (1 ms) and of the kernel's accounting show.

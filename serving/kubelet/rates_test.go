@@ -148,7 +148,7 @@ func started(start, at, window float64, usages ...string) *published {
 	return &published{Time: at, Window: window, Newest: at, Started: start, Usages: usages}
 }
 
-// TestRules has one case for each rule of docs/resource-metrics.md.
+// TestRules has one case for each rule of docs/concepts/resource-metrics.md.
 func TestRules(t *testing.T) {
 	memory := func(m float64) func(*reported) { return func(r *reported) { r.memory = m } }
 	start := func(s float64) func(*reported) { return func(r *reported) { r.start = s } }

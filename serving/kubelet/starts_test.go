@@ -66,7 +66,7 @@ func TestStartMovesWithoutRestart(t *testing.T) {
 	}
 }
 
-// TestStarts has the cells of the table of starts and counters in docs/resource-metrics.md.
+// TestStarts has the cells of the table of starts and counters in docs/concepts/resource-metrics.md.
 func TestStarts(t *testing.T) {
 	const old, gone = -3600.0, -1.0
 	point := func(window, started float64, nanocores int) *published {

@@ -116,7 +116,7 @@ func find(all []*route, q request, explain bool, defines func() bool) (found *ro
 		case each.source == "":
 			remarks = append(remarks, "a rule or declared metric defines this metric, too, but the route of these (own) comes later")
 		default:
-			remarks = append(remarks, fmt.Sprintf("%s leads this metric to the source %q, but comes later", each.path, each.source))
+			remarks = append(remarks, fmt.Sprintf("%s leads this metric to the source %q, too, but comes after what answers it", each.path, each.source))
 		}
 	}
 	return found.other(), remarks

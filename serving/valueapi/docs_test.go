@@ -14,7 +14,7 @@ import (
 
 // TestDocumented checks that the page for users has the metrics and the bound.
 func TestDocumented(t *testing.T) {
-	content, err := os.ReadFile("../../docs/custom-metrics-api.md")
+	content, err := os.ReadFile("../../docs/reference/custom-metrics-api.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// overlay writes the overlay of docs/gitops.md, in which the operator's namespace and images are set, and returns what
+// overlay writes the overlay of docs/tasks/gitops.md, in which the operator's namespace and images are set, and returns what
 // kubectl apply -k of it would apply.
 func overlay(t *testing.T) map[string]*unstructured.Unstructured {
 	t.Helper()

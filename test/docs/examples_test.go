@@ -18,10 +18,11 @@ import (
 // TestExamplesAreValid checks that each whole MetricsBackend in the pages has only fields that exist, is valid, and has no
 // route with a problem.
 func TestExamplesAreValid(t *testing.T) {
-	pages, err := filepath.Glob(root + "/docs/*.md")
+	pages, err := filepath.Glob(root + "/docs/*/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	pages = append(pages, root+"/README.md")
 	checked := 0
 	for _, page := range pages {
 		for _, block := range regexp.MustCompile("(?s)\n```yaml\n(.*?)\n```").FindAllStringSubmatch(read(t, page), -1) {

@@ -92,9 +92,9 @@ func packageOf(of string) string {
 	return path.Base(path.Dir(of))
 }
 
-// TestReadersAreListed checks that docs/security.md lists each client, each reader of a body, and each use of bodylimit.
+// TestReadersAreListed checks that docs/concepts/security.md lists each client, each reader of a body, and each use of bodylimit.
 func TestReadersAreListed(t *testing.T) {
-	_, section, _ := strings.Cut(read(t, root+"/docs/security.md"), "## What is read from others")
+	_, section, _ := strings.Cut(read(t, root+"/docs/concepts/security.md"), "## What is read from others")
 	section, _, _ = strings.Cut(section, "\n## ")
 	want := map[string]map[string]int{}
 	code := regexp.MustCompile("`([^`]+)`(?: ×([0-9]+))?")
@@ -135,7 +135,7 @@ func TestReadersAreListed(t *testing.T) {
 		}
 	}
 	if diff := gocmp.Diff(want, got); diff != "" {
-		t.Errorf("bound what is read, and name it in docs/security.md (-named +found):\n%s", diff)
+		t.Errorf("bound what is read, and name it in docs/concepts/security.md (-named +found):\n%s", diff)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
-// Faults fire the alerts that docs/alerts.md has for them, and no others; when they are mended, none fires.
+// Faults fire the alerts that docs/reference/alerts.md has for them, and no others; when they are mended, none fires.
 func TestAlertsFire(t *testing.T) {
 	requireBackend(t)
 	t.Cleanup(func() {

@@ -27,7 +27,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
-// Flux' controllers take the product from Git with the files of docs/gitops.md, each step by a commit: installation, a
+// Flux' controllers take the product from Git with the files of docs/tasks/gitops.md, each step by a commit: installation, a
 // changed spec, upgrade and rollback of the images, an autoscaler by a custom metric, and removal in both orders. A spec that needs manual action fails its
 // Kustomization at once, rejected values are named, and consumers notice nothing.
 func TestFlux(t *testing.T) {

@@ -29,7 +29,7 @@ import (
 
 const fluxNamespace = "flux-system"
 
-// The files in the fleet's repository, as docs/gitops.md names them.
+// The files in the fleet's repository, as docs/tasks/gitops.md names them.
 const (
 	operatorFile       = "infrastructure/metrics-backend/operator.yaml"
 	backendFile        = "infrastructure/metrics/metricsbackend.yaml"
@@ -81,17 +81,17 @@ func removeFlux(t *testing.T) {
 	}
 }
 
-// pageFiles returns the files in a section of docs/gitops.md, in which each address, which must be there, is replaced by one
+// pageFiles returns the files in a section of docs/tasks/gitops.md, in which each address, which must be there, is replaced by one
 // of this cluster.
 func pageFiles(t *testing.T, heading string, addresses ...string) map[string]string {
 	t.Helper()
-	files, err := runbooks.Files(runbooks.ReadSection(t, filepath.Join(suite.root, "docs/gitops.md"), heading))
+	files, err := runbooks.Files(runbooks.ReadSection(t, filepath.Join(suite.root, "docs/tasks/gitops.md"), heading))
 	if err != nil {
-		t.Fatalf("docs/gitops.md, section %q: %v", heading, err)
+		t.Fatalf("docs/tasks/gitops.md, section %q: %v", heading, err)
 	}
 	for i := 0; i < len(addresses); i += 2 {
 		if !strings.Contains(strings.Join(slices.Collect(maps.Values(files)), ""), addresses[i]) {
-			t.Fatalf("docs/gitops.md, section %q, has no %s", heading, addresses[i])
+			t.Fatalf("docs/tasks/gitops.md, section %q, has no %s", heading, addresses[i])
 		}
 	}
 	for path, content := range files {
@@ -100,12 +100,12 @@ func pageFiles(t *testing.T, heading string, addresses ...string) map[string]str
 	return files
 }
 
-// pageCommands returns the blocks of commands in a section of docs/gitops.md, of which there must be that many.
+// pageCommands returns the blocks of commands in a section of docs/tasks/gitops.md, of which there must be that many.
 func pageCommands(t *testing.T, heading string, count int) []string {
 	t.Helper()
-	commands, err := runbooks.Blocks(runbooks.ReadSection(t, filepath.Join(suite.root, "docs/gitops.md"), heading))
+	commands, err := runbooks.Blocks(runbooks.ReadSection(t, filepath.Join(suite.root, "docs/tasks/gitops.md"), heading))
 	if err != nil || len(commands) != count {
-		t.Fatalf("docs/gitops.md, section %q: %d blocks of commands, want %d (%v)", heading, len(commands), count, err)
+		t.Fatalf("docs/tasks/gitops.md, section %q: %d blocks of commands, want %d (%v)", heading, len(commands), count, err)
 	}
 	return commands
 }

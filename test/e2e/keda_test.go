@@ -31,6 +31,8 @@ const (
 	kedaService = "keda/keda-metrics-apiserver"
 	kedaDemo    = "keda-demo"
 	kedaPage    = "adopt-keda.md"
+	// kedaFlag has KEDA's operator leave caBundles alone, before 2.20.0.
+	kedaFlag = "FLAG=--enable-cert-rotation=false"
 	// kedaAuthority is the ConfigMap with KEDA's CA.
 	kedaAuthority = "keda-ca"
 	// kedaVersion has the APIService that KEDA and our pods both serve.
@@ -71,7 +73,7 @@ func TestKEDA(t *testing.T) {
 
 	t.Log("Always, while KEDA's operator writes the caBundle")
 	editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) {
-		// The add-on manager keeps metrics.k8s.io: it is left to metrics-server, as docs/lifecycle.md says.
+		// The add-on manager keeps metrics.k8s.io: it is left to metrics-server, as docs/concepts/lifecycle.md says.
 		spec.ResourceMetrics = nil
 		spec.ExternalMetrics.Adoption = v1alpha1.AdoptionAlways
 	})
@@ -88,7 +90,7 @@ func TestKEDA(t *testing.T) {
 	values.finish(t, "of discovery and of KEDA's metric, beside KEDA")
 
 	t.Log("Always, without that")
-	runbookPart(t, kedaPage, "## Before", "## 2.", "KEDA=keda")
+	runbookPart(t, kedaPage, "## Before", "## 2.", "KEDA=keda", kedaFlag)
 	kedaScales(t, 3)
 	values = startTraffic(t, paths...)
 	editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) { spec.ExternalMetrics.Adoption = v1alpha1.AdoptionRefuse })
@@ -149,7 +151,7 @@ func TestKEDA(t *testing.T) {
 	kubectl(t, "-n", namespace, "delete", "configmap", kedaAuthority)
 	t.Log("by the runbook, there and back")
 	installPlugin(t)
-	variables := []string{"INSTALL=" + renderManifest(t, "dev"), "KEDA=keda", "PROMETHEUS=" + prometheusURL(t, "prometheus"), "NAMESPACE=" + shop, "QUERY=sum(mail_queue_length)"}
+	variables := []string{"INSTALL=" + renderManifest(t, "dev"), "KEDA=keda", kedaFlag, "PROMETHEUS=" + prometheusURL(t, "prometheus"), "NAMESPACE=" + shop, "QUERY=sum(mail_queue_length)"}
 	runbookPart(t, kedaPage, "## 2.", "## 4.", variables...)
 	waitPointsTo(t, kedaVersion, ourService)
 	kedaScales(t, 2)

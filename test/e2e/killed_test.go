@@ -33,7 +33,7 @@ func TestServingProcessKilled(t *testing.T) {
 	}
 	waitReady(t)
 	// Requests that the dead process held, and those sent there until its
-	// endpoint was gone, are lost: docs/operations.md, "Losing a pod".
+	// endpoint was gone, are lost: docs/tasks/operations.md, "Losing a pod".
 	total, failures := load.result()
 	t.Logf("%d requests while both processes were killed, %d failed", total, len(failures))
 	if len(failures) > total/10 {

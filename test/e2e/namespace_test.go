@@ -42,7 +42,7 @@ func TestOperatorNamespaceDeleted(t *testing.T) {
 // The manifest is deleted before the MetricsBackend, which does not end: the operator that the finalizer waits for loses
 // its permissions at once, or does not run at all. After the commands of the page nothing is stale.
 func TestManifestDeletedFirst(t *testing.T) {
-	page := runbooks.ReadSection(t, filepath.Join(suite.root, "docs/operations.md"), "If you deleted the operator or the manifest first")
+	page := runbooks.ReadSection(t, filepath.Join(suite.root, "docs/tasks/uninstall.md"), "If you deleted the operator or the manifest first")
 	manifest := filepath.Join(t.TempDir(), "install.yaml")
 	if out, err := run("bash", "-c", "hack/render.sh >$0", manifest); err != nil {
 		t.Fatalf("render the manifest: %v\n%s", err, out)
@@ -73,7 +73,7 @@ func TestManifestDeletedFirst(t *testing.T) {
 			t.Logf("left before the commands of the page:\n%s%s", kubectl(t, "get", "metricsbackends", "-o", "name"),
 				kubectl(t, "get", "apiservices,clusterroles,clusterrolebindings", "-l", "metricsbackend.io/backend", "-o", "name"))
 
-			runBlocks(t, "operations.md", page)
+			runBlocks(t, "uninstall.md", page)
 			kubectl(t, "delete", "-f", manifest, "--ignore-not-found", "--timeout=2m")
 			nothingIsLeft(t)
 			kubectl(t, "create", "namespace", "e2e-namespace")

@@ -18,7 +18,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/runbooks"
 )
 
-// Every command of docs/runbooks does what it says, on a real cluster: an upgrade to
+// Every command of docs/tasks/runbooks does what it says, on a real cluster: an upgrade to
 // another release, a rollback to an image without v1 and forward again, a migration
 // from metrics-server, and the uninstallation.
 func TestRunbooks(t *testing.T) {
@@ -51,7 +51,7 @@ func TestRunbooks(t *testing.T) {
 // only links to them.
 func requirePages(t *testing.T, known ...string) {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Join(suite.root, "docs/runbooks"))
+	entries, err := os.ReadDir(filepath.Join(suite.root, "docs/tasks/runbooks"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func requirePages(t *testing.T, known ...string) {
 		}
 	}
 	if diff := cmp.Diff(pages, known); diff != "" {
-		t.Fatalf("docs/runbooks, and what is known (-there +known):\n%s", diff)
+		t.Fatalf("docs/tasks/runbooks, and what is known (-there +known):\n%s", diff)
 	}
 }
 
@@ -77,7 +77,7 @@ func runbook(t *testing.T, page string, variables ...string) {
 // or to the end. The variables of the page's first block are the caller's.
 func runbookPart(t *testing.T, page, from, to string, variables ...string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(suite.root, "docs/runbooks", page))
+	text, err := os.ReadFile(filepath.Join(suite.root, "docs/tasks/runbooks", page))
 	if err != nil {
 		t.Fatal(err)
 	}

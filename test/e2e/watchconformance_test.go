@@ -16,7 +16,7 @@ import (
 )
 
 // watchConformance checks each line of the design's Watch table, through the real
-// kube-apiserver, on whichever pod it reaches, and runs what docs/watch.md
+// kube-apiserver, on whichever pod it reaches, and runs what docs/tasks/watch.md
 // tells its readers to run.
 func watchConformance(t *testing.T) {
 	runbook(t, "../watch.md")

@@ -4,6 +4,7 @@
 package monitoring
 
 import (
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"regexp"
@@ -103,7 +104,7 @@ func TestRecordsOfDocs(t *testing.T) {
 	for _, r := range mustRules(t).All() {
 		records = append(records, r.Record)
 	}
-	page := mustRead(t, filepath.Join(root, "docs/watch-metrics.md"))
+	page := mustRead(t, filepath.Join(root, "docs/reference/watch-metrics.md"))
 	named := regexp.MustCompile(`\bnamespace_job[a-z_]*:[a-z0-9_:]+`).FindAllString(page, -1)
 	for _, name := range named {
 		if !slices.Contains(records, name) {
@@ -112,6 +113,45 @@ func TestRecordsOfDocs(t *testing.T) {
 	}
 	if len(named) != 2 {
 		t.Errorf("it names %q", named)
+	}
+}
+
+// TestMetricsDocumented: the reference has a row for each metric that the product exposes, and no page of docs/ names
+// another one.
+func TestMetricsDocumented(t *testing.T) {
+	known := exposed()
+	reference := mustRead(t, filepath.Join(root, "docs/reference/metrics.md"))
+	own := 0
+	for _, name := range known {
+		if !strings.HasPrefix(name, "metrics_") {
+			continue
+		}
+		own++
+		if !regexp.MustCompile("(?m)^\\| (`[^`]*`, )*`" + name + "[`{]").MatchString(reference) {
+			t.Errorf("%s is not in the reference", name)
+		}
+	}
+	if own < 50 {
+		t.Errorf("only %d metrics were found", own)
+	}
+	var records []string
+	for _, r := range mustRules(t).All() {
+		records = append(records, r.Record)
+	}
+	suffix := regexp.MustCompile(`_(bucket|sum|count)$`)
+	if err := filepath.WalkDir(filepath.Join(root, "docs"), func(page string, _ fs.DirEntry, err error) error {
+		if filepath.Ext(page) != ".md" {
+			return err
+		}
+		for _, name := range regexp.MustCompile(`\bmetrics_(api|backend)_[a-z_]+[a-z]\b`).FindAllString(mustRead(t, page), -1) {
+			isRecord := slices.ContainsFunc(records, func(r string) bool { return strings.Contains(r, ":"+name) })
+			if !isRecord && !slices.Contains(known, name) && !slices.Contains(known, suffix.ReplaceAllString(name, "")) {
+				t.Errorf("%s names %s, which nobody exposes", page, name)
+			}
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
 	}
 }
 

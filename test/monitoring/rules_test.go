@@ -15,11 +15,11 @@ import (
 
 const root = "../.."
 
-// TestAlertsAreComplete: each alert has a severity, a next command, a section in docs/alerts.md, which has no others,
+// TestAlertsAreComplete: each alert has a severity, a next command, a section in docs/reference/alerts.md, which has no others,
 // and cases in testdata in which it fires and in which it does not.
 func TestAlertsAreComplete(t *testing.T) {
 	rules := mustRules(t)
-	page := mustRead(t, filepath.Join(root, "docs/alerts.md"))
+	page := mustRead(t, filepath.Join(root, "docs/reference/alerts.md"))
 	sections := map[string]bool{}
 	for _, match := range regexp.MustCompile(`(?m)^### (.*)$`).FindAllStringSubmatch(page, -1) {
 		sections[match[1]] = true
@@ -37,12 +37,12 @@ func TestAlertsAreComplete(t *testing.T) {
 			if r.Annotations["summary"] == "" || !strings.Contains(r.Annotations["description"], " Run: kubectl ") {
 				t.Errorf("it has no summary, or no command in its description: %q", r.Annotations)
 			}
-			const pages = "https://github.com/metricsbackend/metrics-backend-operator/blob/main/docs/alerts.md#"
+			const pages = "https://github.com/metricsbackend/metrics-backend-operator/blob/main/docs/reference/alerts.md#"
 			if got, want := r.Annotations["runbook_url"], pages+strings.ToLower(r.Alert); got != want {
 				t.Errorf("its runbook_url is %s, not %s", got, want)
 			}
 			if !sections[r.Alert] {
-				t.Error("docs/alerts.md has no section of it")
+				t.Error("docs/reference/alerts.md has no section of it")
 			}
 			if !fires[r.Alert] {
 				t.Error("no test fires it")
@@ -63,7 +63,7 @@ func TestAlertsAreComplete(t *testing.T) {
 		delete(sections, r.Alert)
 	}
 	for name := range sections {
-		t.Errorf("docs/alerts.md has a section of %s, which is no alert", name)
+		t.Errorf("docs/reference/alerts.md has a section of %s, which is no alert", name)
 	}
 }
 

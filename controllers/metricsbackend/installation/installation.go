@@ -117,7 +117,7 @@ func (i *Installation) ended(ctx context.Context, name string) (bool, error) {
 // Message describes two installations of which only the owner manages the backend, and what
 // a user can do. Both report the same text.
 func Message(owner, other string, ownerRuns bool) string {
-	const see = "docs/lifecycle.md#two-operators"
+	const see = "docs/concepts/lifecycle.md#two-operators"
 	if !ownerRuns {
 		return fmt.Sprintf("the operator in namespace %[1]s manages this MetricsBackend, but does not run, and the one in namespace %[2]s changes nothing of it: "+
 			"install the first one again, or delete namespace %[1]s, and the second one takes over (%[3]s)", owner, other, see)

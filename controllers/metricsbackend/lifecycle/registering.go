@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/duration"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 
@@ -178,7 +179,7 @@ var registering = []Transition{
 		},
 		recheck: func(v *Version) time.Duration { since, _ := v.authoritySince(); return AuthorityTime - since },
 		text: func(v *Version) string {
-			return fmt.Sprintf("waits for %s whether another field manager takes our CA out of its caBundle", AuthorityTime)
+			return fmt.Sprintf("waits %s to see whether another field manager takes our CA out of its caBundle", duration.HumanDuration(AuthorityTime))
 		},
 	},
 	{From: []State{Moving}, On: "the APIService is someone else's, or was", when: (*Version).isAdoption, Do: Move, To: Trial, moves: true},

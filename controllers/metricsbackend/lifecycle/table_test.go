@@ -13,7 +13,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// rows returns the table of docs/lifecycle.md as the code has it.
+// rows returns the table of docs/reference/version-states.md as the code has it.
 func rows() []string {
 	var rows []string
 	for _, t := range transitions {
@@ -34,7 +34,7 @@ func rows() []string {
 }
 
 func TestDocumentedTransitions(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/lifecycle.md")
+	page, err := os.ReadFile("../../../docs/reference/version-states.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,6 +44,6 @@ func TestDocumentedTransitions(t *testing.T) {
 		t.Fatal("the page has no table")
 	}
 	if diff := gocmp.Diff(rows(), strings.Split(table, "\n")); diff != "" {
-		t.Errorf("docs/lifecycle.md (-code +page):\n%s", diff)
+		t.Errorf("docs/reference/version-states.md (-code +page):\n%s", diff)
 	}
 }

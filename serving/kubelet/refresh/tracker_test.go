@@ -165,7 +165,7 @@ func (q quantiles) exceeds(bounds quantiles) bool {
 
 // TestTracker simulates kubelets and checks the ages of the newest known node
 // samples, with at most one scrape an interval on average. The seeds are fixed, so
-// the bounds are the results. docs/resource-metrics.md has those with a title.
+// the bounds are the results. docs/reference/performance.md has those with a title.
 func TestTracker(t *testing.T) {
 	const (
 		nodes   = 60
@@ -182,7 +182,7 @@ func TestTracker(t *testing.T) {
 	movesAhead := func(k *simulation) { k.skew, k.skewAt = 4*time.Second, 10*time.Minute }
 	setBack := func(k *simulation) { k.skew, k.skewAt = -4*time.Second, 10*time.Minute }
 	tests := map[string]struct {
-		title    string // in docs/resource-metrics.md
+		title    string // in docs/reference/performance.md
 		interval time.Duration
 		kubelet  simulation
 		// The ages, tracked and at equal distances, and those of pods.
@@ -226,7 +226,7 @@ func TestTracker(t *testing.T) {
 		"5m, busy":                                   {interval: 5 * time.Minute, kubelet: busy, tracked: quantiles{161.5, 277.8, 303.9}, plain: quantiles{161.6, 277.9, 304}, trackedPods: quantiles{166.6, 282.3, 308.7}, plainPods: quantiles{166.6, 282.4, 308.6}},
 		"15s, too busy to track":                     {title: "15s, 10 to 35 s, too busy to track", interval: 15 * time.Second, kubelet: simulation{period: ms(10000), jitter: ms(25000)}, tracked: quantiles{19.2, 32.9, 42.2}, plain: quantiles{19.2, 32.9, 42.2}, trackedPods: quantiles{18, 26, 31.2}, plainPods: quantiles{18, 25.9, 30.8}},
 	}
-	page, err := os.ReadFile("../../../docs/resource-metrics.md")
+	page, err := os.ReadFile("../../../docs/reference/performance.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func TestTracker(t *testing.T) {
 				t.Errorf("ages of pods: tracked %s, plain %s, want at most %s and %s", trackedPods, evenPods, tt.trackedPods, tt.plainPods)
 			}
 			if row := fmt.Sprintf("| %s | %s | %s | %s | %s |", tt.title, tt.tracked, tt.plain, tt.trackedPods, tt.plainPods); tt.title != "" && !strings.Contains(string(page), row) {
-				t.Errorf("docs/resource-metrics.md does not have the row\n%s", row)
+				t.Errorf("docs/reference/performance.md does not have the row\n%s", row)
 			}
 		})
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 // TestManyMetrics: what serving takes for each metric in use, and for each beyond the limits, if they have as much query or as
-// many labels as possible. docs/operations.md has the sums; serving has no memory limit by default.
+// many labels as possible. docs/tasks/operations.md has the sums; serving has no memory limit by default.
 func TestManyMetrics(t *testing.T) {
 	tests := map[string]struct {
 		fill               func(spec *v1alpha1.ExternalMetricSpec, i int)

@@ -97,13 +97,13 @@ func TestSpecAppliedByTwo(t *testing.T) {
 	}
 }
 
-// A MetricsBackend that client-side apply created goes over to server-side apply with the YAML that docs/gitops.md has for
+// A MetricsBackend that client-side apply created goes over to server-side apply with the YAML that docs/tasks/gitops.md has for
 // it, also after resourceMetrics: {} was rejected, and nothing changes in the cluster.
 func TestServerSideApplyAfterClientSide(t *testing.T) {
 	suite := take(t)
-	blocks, err := runbooks.YAMLBlocks(runbooks.ReadSection(t, filepath.Join(suite.root, "docs/gitops.md"), "From client-side to server-side apply"))
+	blocks, err := runbooks.YAMLBlocks(runbooks.ReadSection(t, filepath.Join(suite.root, "docs/tasks/gitops.md"), "From client-side to server-side apply"))
 	if err != nil {
-		t.Fatalf("docs/gitops.md: %v", err)
+		t.Fatalf("docs/tasks/gitops.md: %v", err)
 	}
 	explicit := blocks[0]
 	const empty = "  resourceMetrics: {}\n"

@@ -56,7 +56,7 @@ type argoOperation struct {
 	Resources      []struct{ Key, Phase, Status, Message string }
 }
 
-// argoSettings installs Argo CD's settings, with the health check as docs/gitops.md says.
+// argoSettings installs Argo CD's settings, with the health check as docs/tasks/gitops.md says.
 func argoSettings(t *testing.T, suite *controlPlane, tracking string) {
 	t.Helper()
 	if out, err := kubectl(suite, "create", "namespace", "argocd"); err != nil && !strings.Contains(out, "AlreadyExists") {
@@ -64,9 +64,9 @@ func argoSettings(t *testing.T, suite *controlPlane, tracking string) {
 	}
 	applyYAML(t, suite, `{apiVersion: v1, kind: ConfigMap, metadata: {name: argocd-cm, namespace: argocd, labels: {app.kubernetes.io/part-of: argocd}}, `+
 		`data: {application.resourceTrackingMethod: `+tracking+`}}`)
-	blocks, err := runbooks.Blocks(runbooks.ReadSection(t, filepath.Join(suite.root, "docs/gitops.md"), "Argo CD"))
+	blocks, err := runbooks.Blocks(runbooks.ReadSection(t, filepath.Join(suite.root, "docs/tasks/gitops.md"), "Argo CD"))
 	if err != nil {
-		t.Fatalf("docs/gitops.md: %v", err)
+		t.Fatalf("docs/tasks/gitops.md: %v", err)
 	}
 	block := blocks[0]
 	if out, err := command(suite, "bash", "-c", `set -euo pipefail; PATH="`+filepath.Dir(suite.kubectl)+`:$PATH"; `+block); err != nil {

@@ -79,23 +79,23 @@ func startCertManager(t *testing.T, suite *controlPlane) {
 	})
 }
 
-// certManagerPage is the first YAML block of docs/certificates.md with cert-manager's objects.
+// certManagerPage is the first YAML block of docs/tasks/certificates.md with cert-manager's objects.
 func certManagerPage(t *testing.T, suite *controlPlane) string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(suite.root, "docs", "certificates.md"))
+	page, err := os.ReadFile(filepath.Join(suite.root, "docs", "tasks", "certificates.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	blocks, err := runbooks.YAMLBlocks(string(page))
 	if err != nil {
-		t.Fatalf("docs/certificates.md: %v", err)
+		t.Fatalf("docs/tasks/certificates.md: %v", err)
 	}
 	for _, block := range blocks {
 		if strings.Contains(block, "kind: ClusterIssuer\n") {
 			return block
 		}
 	}
-	t.Fatal("docs/certificates.md has no YAML with a ClusterIssuer")
+	t.Fatal("docs/tasks/certificates.md has no YAML with a ClusterIssuer")
 	return ""
 }
 
@@ -182,7 +182,7 @@ func waitLongLived(t *testing.T, suite *controlPlane) {
 	})
 }
 
-// cert-manager's own controllers issue the certificate that docs/certificates.md asks for, renew it before it expires, and
+// cert-manager's own controllers issue the certificate that docs/tasks/certificates.md asks for, renew it before it expires, and
 // issue it from another CA, from an intermediate, and from an issuer that has no CA. No request fails, and no APIService
 // has a caBundle that does not verify what pods serve.
 func TestCertManagerControllers(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/prometheus"
 )
 
-// TestThanos: a querier over two sidecars, of which one stops. As docs/prometheus.md says, a partial
+// TestThanos: a querier over two sidecars, of which one stops. As docs/reference/prometheus.md says, a partial
 // response is a failure while Thanos reports that it is one; a store that is not strict is soon
 // missing without a word.
 func TestThanos(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/prometheus"
 )
 
-// TestVictoriaMetrics: what differs from Prometheus is as docs/prometheus.md says.
+// TestVictoriaMetrics: what differs from Prometheus is as docs/reference/prometheus.md says.
 func TestVictoriaMetrics(t *testing.T) {
 	t.Parallel()
 	workload, target := serveSeries(t, series)

@@ -106,7 +106,7 @@ func (k *fakeKubelet) answered() []int64 {
 	return slices.Clone(k.samples)
 }
 
-// shortestRate is the least time between two samples of a rate (docs/resource-metrics.md).
+// shortestRate is the least time between two samples of a rate (docs/concepts/resource-metrics.md).
 const shortestRate = time.Second
 
 // points returns the times of the samples that become data points, and of the first, which has no rate.

@@ -167,7 +167,7 @@ func TestOtherImplementation(t *testing.T) {
 		"/namespaces/shop/s0-rabbitmq?watch=true&timeoutSeconds=2": {`"12345678901234567890"`, `"1n"`},
 		"/namespaces/shop/none":                                    {`"message":"scaledObject name is not specified"`, `"code":500`, `"reason":"InternalError"`},
 		"/namespaces/shop/round":                                   {`"code":503`, `source \"self\": Loop`, v1alpha1.LeadsBack},
-		"/namespaces/shop/round?explain=true":                      {`"origin": "spec.externalMetrics.routes[0]"`, `"reason": "Loop"`, `spec.externalMetrics.routes[1] leads this metric to the source \"keda\", but comes later`},
+		"/namespaces/shop/round?explain=true":                      {`"origin": "spec.externalMetrics.routes[0]"`, `"reason": "Loop"`, `spec.externalMetrics.routes[1] leads this metric to the source \"keda\", too, but comes after what answers it`},
 	} {
 		_, body, err := p.get(t.Context(), adapterGroup+path, token)
 		if err != nil {
