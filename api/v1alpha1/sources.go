@@ -199,7 +199,7 @@ type ConfigMapKeyReference struct {
 
 // SourceTLS says how the server is verified, and has the client certificate. Secrets and
 // ConfigMaps are in the namespace of the serving component. They are watched: changed
-// contents are used from the next connection on.
+// contents are used from the next request on.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.caSecretKeyRef), has(self.caConfigMapKeyRef), has(self.insecureSkipTLSVerify) && self.insecureSkipTLSVerify].filter(set, set).size() <= 1",message="tls.caSecretKeyRef, tls.caConfigMapKeyRef and tls.insecureSkipTLSVerify exclude each other: keep one of them"
 type SourceTLS struct {

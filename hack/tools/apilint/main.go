@@ -19,8 +19,8 @@ import (
 	_ "sigs.k8s.io/kube-api-linter/pkg/registration" // its linters
 )
 
-// enabled are the linters whose conventions this API follows. The others want comments that begin with a field's name, a
-// pointer for each optional field, durations as integers, and the markers and protobuf tags of Kubernetes' own types.
+// enabled are the linters whose conventions this API follows. The others want, among more, comments that begin with a
+// field's name, a pointer for each optional field, durations as integers, and the tags of Kubernetes' own types.
 var enabled = config.Linters{Disable: []string{"*"}, Enable: []string{
 	"defaultorrequired", "duplicatemarkers", "integers", "nofloats", "nonullable", "nophase", "noreferences", "notimestamp",
 	"optionalorrequired", "ssatags", "uniquemarkers",
