@@ -83,8 +83,9 @@ func anchors(page string) []string {
 	return all
 }
 
-// TestLinks checks that links of the pages within the repository lead to a file, and to a heading of it.
-func TestLinks(t *testing.T) {
+// pagesOf returns the paths of README.md, of the pages beside it, and of all pages below docs/.
+func pagesOf(t *testing.T) []string {
+	t.Helper()
 	pages := []string{root + "/README.md", root + "/CONTRIBUTING.md", root + "/CHANGELOG.md"}
 	if err := filepath.WalkDir(root+"/docs", func(path string, _ fs.DirEntry, err error) error {
 		if filepath.Ext(path) == ".md" {
@@ -94,6 +95,12 @@ func TestLinks(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	return pages
+}
+
+// TestLinks checks that links of the pages within the repository lead to a file, and to a heading of it.
+func TestLinks(t *testing.T) {
+	pages := pagesOf(t)
 	checked := 0
 	for _, page := range pages {
 		text := regexp.MustCompile("`[^`\n]*`").ReplaceAllString(read(t, page), "") // code has no links, but regular expressions

@@ -4,7 +4,6 @@
 package docs
 
 import (
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -18,13 +17,8 @@ import (
 // TestExamplesAreValid checks that each whole MetricsBackend in the pages has only fields that exist, is valid, and has no
 // route with a problem.
 func TestExamplesAreValid(t *testing.T) {
-	pages, err := filepath.Glob(root + "/docs/*/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pages = append(pages, root+"/README.md")
 	checked := 0
-	for _, page := range pages {
+	for _, page := range pagesOf(t) {
 		for _, block := range regexp.MustCompile("(?s)\n```yaml\n(.*?)\n```").FindAllStringSubmatch(read(t, page), -1) {
 			if !strings.Contains(block[1], "kind: MetricsBackend\n") || strings.Contains(block[1], "\n---\n") || strings.Contains(block[1], "…") {
 				continue
