@@ -9,17 +9,14 @@ import (
 	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/group"
-	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	"k8s.io/apiserver/pkg/authentication/request/union"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
 
@@ -56,11 +53,12 @@ func (o *Options) applyAuthentication(config *genericapiserver.Config) (*delegat
 	if err != nil {
 		return nil, fmt.Errorf("make a client from --authentication-kubeconfig: %w", err)
 	}
-	clientCA, err := o.clientCA(client)
+	published := newPublishedAuthentication(client)
+	clientCA, err := o.clientCA(published)
 	if err != nil {
 		return nil, err
 	}
-	headers, err := o.requestHeaders(client)
+	headers, err := o.requestHeaders(published)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +102,7 @@ func (o *Options) applyAuthentication(config *genericapiserver.Config) (*delegat
 }
 
 // clientCA returns the CA of client certificates of users; nil if there is none.
-func (o *Options) clientCA(client kubernetes.Interface) (dynamiccertificates.CAContentProvider, error) {
+func (o *Options) clientCA(published *publishedAuthentication) (dynamiccertificates.CAContentProvider, error) {
 	a := o.Authentication
 	switch {
 	case a.ClientCert != (genericoptions.ClientCertAuthenticationOptions{}):
@@ -116,13 +114,12 @@ func (o *Options) clientCA(client kubernetes.Interface) (dynamiccertificates.CAC
 	case a.SkipInClusterLookup:
 		return nil, nil
 	}
-	return dynamiccertificates.NewDynamicCAFromConfigMapController(
-		"client-ca", metav1.NamespaceSystem, authenticationConfigMap, "client-ca-file", client)
+	return published.clientCA, nil
 }
 
 // requestHeaders returns how requests are authenticated that kube-apiserver proxies for a
 // user; nil with --authentication-skip-lookup.
-func (o *Options) requestHeaders(client kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
+func (o *Options) requestHeaders(published *publishedAuthentication) (*authenticatorfactory.RequestHeaderConfig, error) {
 	a := o.Authentication
 	switch {
 	case a.RequestHeader.ClientCAFile != "":
@@ -134,42 +131,7 @@ func (o *Options) requestHeaders(client kubernetes.Interface) (*authenticatorfac
 	case a.SkipInClusterLookup:
 		return nil, nil
 	}
-	ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController(
-		"request-header-ca", metav1.NamespaceSystem, authenticationConfigMap, "requestheader-client-ca-file", client)
-	if err != nil {
-		return nil, fmt.Errorf("watch ConfigMap kube-system/%s: %w", authenticationConfigMap, err)
-	}
-	dynamic := requestHeaderController{&genericoptions.DynamicRequestHeaderController{
-		ConfigMapCAController: ca,
-		RequestHeaderAuthRequestController: headerrequest.NewRequestHeaderAuthRequestController(
-			authenticationConfigMap, metav1.NamespaceSystem, client,
-			"requestheader-username-headers", "requestheader-uid-headers", "requestheader-group-headers",
-			"requestheader-extra-headers-prefix", "requestheader-allowed-names"),
-	}}
-	return &authenticatorfactory.RequestHeaderConfig{
-		CAContentProvider:   dynamic,
-		UsernameHeaders:     headerrequest.StringSliceProviderFunc(dynamic.UsernameHeaders),
-		UIDHeaders:          headerrequest.StringSliceProviderFunc(dynamic.UIDHeaders),
-		GroupHeaders:        headerrequest.StringSliceProviderFunc(dynamic.GroupHeaders),
-		ExtraHeaderPrefixes: headerrequest.StringSliceProviderFunc(dynamic.ExtraHeaderPrefixes),
-		AllowedClientNames:  headerrequest.StringSliceProviderFunc(dynamic.AllowedClientNames),
-	}, nil
-}
-
-// requestHeaderController limits the read before the port opens.
-type requestHeaderController struct {
-	*genericoptions.DynamicRequestHeaderController
-}
-
-// RunOnce implements dynamiccertificates.ControllerRunner.
-func (c requestHeaderController) RunOnce(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, authenticationTimeout)
-	defer cancel()
-	if err := c.DynamicRequestHeaderController.RunOnce(ctx); err != nil {
-		klog.FromContext(ctx).Info("Cannot read how kube-apiserver's requests are recognised; all requests are refused until it answers",
-			"configMap", klog.KRef(metav1.NamespaceSystem, authenticationConfigMap), "err", err)
-	}
-	return nil
+	return published.requestHeaders(), nil
 }
 
 // Name implements readiness.Gate.

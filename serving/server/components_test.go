@@ -65,7 +65,7 @@ func installedComponents(t *testing.T, initial config.Settings, recorder *consum
 	if err != nil {
 		t.Fatal(err)
 	}
-	generic, _, err := o.genericConfig(recorder)
+	generic, _, err := o.genericConfig(recorder, clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}

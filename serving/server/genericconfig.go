@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -26,7 +27,7 @@ const apiTitle = "Kubernetes metrics API"
 // genericConfig returns the configuration of the generic API server: no etcd, no admission,
 // no priority and fairness. It opens the port without serving yet, so that a port in use is
 // an error at once.
-func (o *Options) genericConfig(recorder *consumers.Recorder) (*genericapiserver.Config, *delegatedAuthentication, error) {
+func (o *Options) genericConfig(recorder *consumers.Recorder, c clock.Clock) (*genericapiserver.Config, *delegatedAuthentication, error) {
 	if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", o.serviceNames(), []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
 		return nil, nil, fmt.Errorf("make a self-signed serving certificate: %w", err)
 	}
@@ -42,6 +43,13 @@ func (o *Options) genericConfig(recorder *consumers.Recorder) (*genericapiserver
 	config.EffectiveVersion = effectiveVersion{config.EffectiveVersion}
 	config.RequestInfoResolver = requestInfoResolver(config)
 	setOpenAPI(config)
+	if pair := &o.SecureServing.ServerCert; pair.CertKey != (genericoptions.CertKey{}) {
+		followed, err := newServingCertificate(pair.CertKey, c)
+		if err != nil {
+			return nil, nil, err
+		}
+		pair.CertKey, pair.GeneratedCert = genericoptions.CertKey{}, followed
+	}
 	if err := o.SecureServing.ApplyToConfig(config); err != nil {
 		return nil, nil, fmt.Errorf("open --secure-port with the certificates for it: %w", err)
 	}

@@ -4,33 +4,21 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"os"
-	"time"
 
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
-
-	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 )
-
-// kubeletCAPeriod is the interval in which the file is read. dynamiccertificates has a queue for
-// each file, whose metrics wake the process twice a second.
-const kubeletCAPeriod = 10 * time.Second
 
 // kubeletCA is the default CA bundle for the certificates of kubelets: the MetricsBackend may
 // set another.
 type kubeletCA struct {
-	// file is read again and again, since CAs rotate; empty if the bundle does not change.
+	// file is followed, since CAs rotate; empty if the bundle does not change.
 	file string
-	// bundle is PEM: what was read last of the file, if it was valid.
+	// bundle is PEM.
 	bundle []byte
-	// failure is the error of the last read, or empty.
-	failure string
 	// apply sets another bundle.
 	apply func(pem []byte) error
 }
@@ -47,24 +35,14 @@ func newKubeletCA(file string, client *rest.Config) (*kubeletCA, error) {
 		}
 		file, flag = client.CAFile, "the authorities of kube-apiserver"
 	}
-	k := &kubeletCA{file: file}
-	if _, err := k.read(); err != nil {
-		return nil, fmt.Errorf("read %s: %w", flag, err)
+	content, err := readFiles(file)
+	if err == nil {
+		_, err = certutil.ParseCertsPEM(content[0])
 	}
-	return k, nil
-}
-
-// read reads the file into bundle and reports whether that changed it.
-func (k *kubeletCA) read() (changed bool, err error) {
-	content, err := os.ReadFile(k.file)
-	if err != nil || bytes.Equal(content, k.bundle) {
-		return false, err
+	if err != nil {
+		return nil, fmt.Errorf("read %s from %s: %w", flag, file, err)
 	}
-	if _, err := certutil.ParseCertsPEM(content); err != nil {
-		return false, fmt.Errorf("%s: %w", k.file, err)
-	}
-	k.bundle = content
-	return true, nil
+	return &kubeletCA{file: file, bundle: content[0]}, nil
 }
 
 // run follows the file until the context ends. With an invalid file the previous CAs stay.
@@ -72,21 +50,10 @@ func (k *kubeletCA) run(ctx context.Context, c clock.Clock) {
 	if k.file == "" {
 		return
 	}
-	logger := klog.FromContext(ctx).WithValues("source", k.file)
-	wake.Every(ctx, c, kubeletCAPeriod, func() {
-		changed, err := k.read()
-		if changed {
-			err = k.apply(k.bundle)
+	followFiles(ctx, c, "the CAs of kubelets", [][]byte{k.bundle}, func(content [][]byte) error {
+		if _, err := certutil.ParseCertsPEM(content[0]); err != nil {
+			return err
 		}
-		switch {
-		case err != nil && err.Error() != k.failure:
-			logger.Error(err, "Cannot use the CAs of kubelets; the previous ones stay")
-		case changed && err == nil:
-			logger.Info("The CAs of kubelets changed")
-		}
-		k.failure = ""
-		if err != nil {
-			k.failure = err.Error()
-		}
-	})
+		return k.apply(content[0])
+	}, k.file)
 }

@@ -112,7 +112,7 @@ func TestKubeletCAFollowsItsFile(t *testing.T) {
 		// Neither a refusal nor a file that is not valid ends it, and what is applied is applied once.
 		for _, content := range [][]byte{first, second, []byte("junk"), nil, third, third} {
 			replace(t, path, content)
-			time.Sleep(kubeletCAPeriod)
+			time.Sleep(filesPeriod)
 			synctest.Wait()
 		}
 	})

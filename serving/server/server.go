@@ -44,7 +44,7 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 		return nil, err
 	}
 	recorder := newRecorder(versions, c)
-	generic, authentication, err := o.genericConfig(recorder)
+	generic, authentication, err := o.genericConfig(recorder, c)
 	if err != nil {
 		return nil, err
 	}

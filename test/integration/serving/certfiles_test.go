@@ -65,7 +65,7 @@ func TestCertificateFilesBroken(t *testing.T) {
 	}{
 		{"garbage for a certificate", certFile, []byte("\x00\xffgarbage"), "tls: failed to find any PEM data in certificate input"},
 		{"the first half of a certificate", certFile, certificate[:len(certificate)/2], "tls: failed to find any PEM data in certificate input"},
-		{"an empty certificate", certFile, nil, "missing content for serving cert"},
+		{"an empty certificate", certFile, nil, "tls: failed to find any PEM data in certificate input"},
 		{"a certificate whose key has not come yet", certFile, foreign.Certificate, "tls: private key does not match public key"},
 		{"the first half of a key", keyFile, key[:len(key)/2], "tls: failed to find any PEM data in key input"},
 	}
