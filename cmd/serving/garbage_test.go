@@ -34,9 +34,14 @@ func TestLowerGCPercent(t *testing.T) {
 }
 
 func TestGCPercentOf(t *testing.T) {
-	for live, want := range map[uint64]int{0: 400, 1 << 20: 400, 6 << 20: 200, 20 << 20: 60, 40 << 20: 30, 95 << 20: 30, 1 << 40: 30} {
-		if got := gcPercentOf(live); got != want {
-			t.Errorf("%d MiB: %d %%, want %d %%", live>>20, got, want)
+	for since, percents := range map[time.Duration]map[uint64]int{
+		calm:     {0: 400, 1 << 20: 400, 6 << 20: 200, 20 << 20: 60, 40 << 20: 30, 95 << 20: 30, 1 << 40: 30},
+		calm + 1: {0: 400, 1 << 20: 400, 4 << 20: 100, 6 << 20: 60, 20 << 20: 30, 95 << 20: 30, 1 << 40: 30},
+	} {
+		for live, want := range percents {
+			if got := gcPercentOf(live, since); got != want {
+				t.Errorf("%d MiB, %v after a collection: %d %%, want %d %%", live>>20, since, got, want)
+			}
 		}
 	}
 }
@@ -45,7 +50,7 @@ func TestGCPercentOf(t *testing.T) {
 func TestAdjustGCPercent(t *testing.T) {
 	original := debug.SetGCPercent(100)
 	t.Cleanup(func() { debug.SetGCPercent(original) })
-	adjustGCPercent(0)
+	adjustGCPercent(collection{ended: time.Now()})
 	small := debug.SetGCPercent(100)
 	debug.SetGCPercent(small)
 	kept := make([]byte, 100<<20)

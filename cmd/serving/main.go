@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"time"
 
 	// The image has neither time zones nor CA certificates. Files of the system take precedence
 	// over both, and those that SSL_CERT_FILE and SSL_CERT_DIR name.
@@ -32,32 +33,46 @@ const (
 	// in use, and it allocates little, so that collecting more often costs little: with 1,000 nodes
 	// 30 instead of 50 takes 14 MiB less and at most 1 mCPU more. Prometheus sets 75.
 	gcPercent = 30
-	// minGarbage is how much garbage is kept where that is more: a small heap would be collected
-	// each few MiB, which took a tenth of the CPU of serving external metrics.
-	minGarbage = 12 << 20
+	// busyGarbage is how much garbage is kept where that is more: a small heap would be collected
+	// each few MiB, which took a tenth of the CPU of serving external metrics. A process that needs
+	// longer than calm for it keeps idleGarbage: collections are rare anyway.
+	busyGarbage = 12 << 20
+	idleGarbage = 4 << 20
+	calm        = 10 * time.Second
 )
 
-// lowerGCPercent has garbage collected by gcPercent and minGarbage unless GOGC is set. GOMEMLIMIT
+// lowerGCPercent has garbage collected by gcPercent and the least garbage unless GOGC is set. GOMEMLIMIT
 // applies in either case, and makes collections more frequent.
 func lowerGCPercent(getenv func(string) string) {
 	if getenv("GOGC") == "" {
-		adjustGCPercent(0)
+		adjustGCPercent(collection{ended: time.Now()})
 	}
+}
+
+// collection is a garbage collection, after which percent was set.
+type collection struct {
+	percent int
+	ended   time.Time
 }
 
 // adjustGCPercent sets the percentage for the memory in use, now and after each collection.
-func adjustGCPercent(before int) {
+func adjustGCPercent(before collection) {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)
-	percent := gcPercentOf(live[0].Value.Uint64())
-	if percent != before { // setting it stops all goroutines for a moment
-		debug.SetGCPercent(percent)
+	next := collection{ended: time.Now()}
+	next.percent = gcPercentOf(live[0].Value.Uint64(), next.ended.Sub(before.ended))
+	if next.percent != before.percent { // setting it stops all goroutines for a moment
+		debug.SetGCPercent(next.percent)
 	}
-	runtime.AddCleanup(new([64]byte), adjustGCPercent, percent)
+	runtime.AddCleanup(new([64]byte), adjustGCPercent, next)
 }
 
-// gcPercentOf returns the percentage for a heap with so many bytes in use.
-func gcPercentOf(live uint64) int {
+// gcPercentOf returns the percentage for a heap with so many bytes in use, so long after the collection before.
+func gcPercentOf(live uint64, since time.Duration) int {
+	garbage := uint64(busyGarbage)
+	if since > calm {
+		garbage = idleGarbage
+	}
 	// In steps of 10, as the bytes vary a little.
-	return max(gcPercent, int(min(minGarbage*10/max(live, 1), 40))*10)
+	return max(gcPercent, int(min(garbage*10/max(live, 1), 40))*10)
 }
