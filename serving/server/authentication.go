@@ -114,7 +114,7 @@ func (o *Options) clientCA(published *publishedAuthentication) (dynamiccertifica
 	case a.SkipInClusterLookup:
 		return nil, nil
 	}
-	return published.clientCA, nil
+	return published.clientCA(), nil
 }
 
 // requestHeaders returns how requests are authenticated that kube-apiserver proxies for a

@@ -40,7 +40,7 @@ func newKubeletCA(file string, client *rest.Config) (*kubeletCA, error) {
 		_, err = certutil.ParseCertsPEM(content[0])
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s from %s: %w", flag, file, err)
+		return nil, fmt.Errorf("read %s: %w", flag, err)
 	}
 	return &kubeletCA{file: file, bundle: content[0]}, nil
 }

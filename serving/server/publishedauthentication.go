@@ -15,6 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -26,34 +29,47 @@ import (
 // publishedAuthentication is what the ConfigMap authenticationConfigMap says, followed by one watch. The API server
 // library has three controllers for it, each with a watch and a queue, whose metrics wake an idle process six times a second.
 type publishedAuthentication struct {
-	client   kubernetes.Interface
-	clientCA *publishedCA
-	headerCA *publishedCA
-	headers  atomic.Pointer[proxyHeaders]
+	client    kubernetes.Interface
+	current   atomic.Pointer[published]
+	listeners []dynamiccertificates.Listener
+	// reported is the error that was logged last, or empty.
+	reported string
 
-	readOnce, watchOnce sync.Once
+	read      sync.Once
+	following atomic.Bool
 }
 
-// proxyHeaders are the headers of requests that kube-apiserver proxies, and the names in its certificate.
+// published is what is in force. The CAs are nil until they are known.
+type published struct {
+	users, proxies dynamiccertificates.CAContentProvider
+	// headers belong to proxies: they say whom a certificate of that CA may name.
+	headers proxyHeaders
+}
+
+// proxyHeaders are the headers of requests that kube-apiserver proxies, and the names in its certificate. Without
+// names every certificate of the CA is accepted; without a header for the user none is.
 type proxyHeaders struct {
 	username, uid, group, extraPrefix, allowedNames []string
 }
 
 func newPublishedAuthentication(client kubernetes.Interface) *publishedAuthentication {
-	p := &publishedAuthentication{client: client}
-	p.headers.Store(&proxyHeaders{})
-	p.clientCA = &publishedCA{publishedAuthentication: p, key: "client-ca-file"}
-	p.headerCA = &publishedCA{publishedAuthentication: p, key: "requestheader-client-ca-file"}
+	p := &publishedAuthentication{client: client, reported: "not read yet"}
+	p.current.Store(&published{})
 	return p
 }
 
-// requestHeaders returns how kube-apiserver's requests are recognised.
+// clientCA returns the CA of client certificates of users.
+func (p *publishedAuthentication) clientCA() *publishedCA {
+	return &publishedCA{from: p, key: clientCAKey, of: func(now *published) dynamiccertificates.CAContentProvider { return now.users }}
+}
+
+// requestHeaders returns how kube-apiserver's requests are recognized.
 func (p *publishedAuthentication) requestHeaders() *authenticatorfactory.RequestHeaderConfig {
 	list := func(of func(*proxyHeaders) []string) headerrequest.StringSliceProvider {
-		return headerrequest.StringSliceProviderFunc(func() []string { return of(p.headers.Load()) })
+		return headerrequest.StringSliceProviderFunc(func() []string { return of(&p.current.Load().headers) })
 	}
 	return &authenticatorfactory.RequestHeaderConfig{
-		CAContentProvider:   p.headerCA,
+		CAContentProvider:   &publishedCA{from: p, key: proxyCAKey, of: func(now *published) dynamiccertificates.CAContentProvider { return now.proxies }},
 		UsernameHeaders:     list(func(h *proxyHeaders) []string { return h.username }),
 		UIDHeaders:          list(func(h *proxyHeaders) []string { return h.uid }),
 		GroupHeaders:        list(func(h *proxyHeaders) []string { return h.group }),
@@ -62,74 +78,135 @@ func (p *publishedAuthentication) requestHeaders() *authenticatorfactory.Request
 	}
 }
 
-// RunOnce implements dynamiccertificates.ControllerRunner. It reads the ConfigMap before the port opens, for a limited
-// time. Without it, all requests are refused until it can be read.
-func (p *publishedAuthentication) RunOnce(ctx context.Context) error {
-	p.readOnce.Do(func() {
-		ctx, cancel := context.WithTimeout(ctx, authenticationTimeout)
-		defer cancel()
-		published, err := p.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, authenticationConfigMap, metav1.GetOptions{})
-		if err != nil {
-			klog.FromContext(ctx).Info("Cannot read how kube-apiserver's requests are recognised; all requests are refused until it answers",
-				"configMap", klog.KRef(metav1.NamespaceSystem, authenticationConfigMap), "err", err)
-			return
+// readOnce reads the ConfigMap, for a limited time.
+func (p *publishedAuthentication) readOnce(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, authenticationTimeout)
+	defer cancel()
+	found, err := p.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, authenticationConfigMap, metav1.GetOptions{})
+	if err != nil {
+		p.report(ctx, err)
+		return
+	}
+	p.apply(ctx, found)
+}
+
+// follow follows the ConfigMap until the context ends.
+func (p *publishedAuthentication) follow(ctx context.Context) {
+	configMaps := p.client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	one := func(o metav1.ListOptions) metav1.ListOptions {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, authenticationConfigMap).String()
+		return o
+	}
+	source := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return configMaps.List(ctx, one(o))
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return configMaps.Watch(ctx, one(o))
+		},
+	}, p.client)
+	store := &publishedStore{
+		apply: func(found *corev1.ConfigMap) { p.apply(ctx, found) },
+		gone:  func() { p.report(ctx, errors.New("it does not exist")) },
+	}
+	cache.NewReflectorWithOptions(source, &corev1.ConfigMap{}, store, cache.ReflectorOptions{Name: authenticationConfigMap}).RunWithContext(ctx)
+}
+
+// apply puts the ConfigMap in force. A CA of users that is invalid or missing, and all that concerns proxies if a part
+// of it is, stays as it was.
+func (p *publishedAuthentication) apply(ctx context.Context, found *corev1.ConfigMap) {
+	before := p.current.Load()
+	next := *before
+	var errs []error
+	if found.Data[clientCAKey] != "" || before.users != nil { // kube-apiserver may have no client CA
+		var err error
+		if next.users, err = parseCA(found.Data, clientCAKey, before.users); err != nil {
+			errs = append(errs, err)
 		}
-		p.apply(ctx, published)
-	})
-	return nil
+	}
+	proxies, err := parseCA(found.Data, proxyCAKey, before.proxies)
+	headers, headerErrs := parseProxyHeaders(found.Data)
+	if err == nil && len(headerErrs) == 0 {
+		next.proxies, next.headers = proxies, headers
+	} else {
+		errs = append(append(errs, err), headerErrs...)
+	}
+	p.current.Store(&next)
+	if next.users != before.users || next.proxies != before.proxies {
+		for _, listener := range p.listeners {
+			listener.Enqueue()
+		}
+	}
+	p.report(ctx, utilerrors.NewAggregate(errs))
 }
 
-// Run implements dynamiccertificates.ControllerRunner. It follows the ConfigMap until the context ends.
-func (p *publishedAuthentication) Run(ctx context.Context, _ int) {
-	p.watchOnce.Do(func() {
-		source := cache.NewListWatchFromClient(p.client.CoreV1().RESTClient(), "configmaps", metav1.NamespaceSystem,
-			fields.OneTermEqualSelector(metav1.ObjectNameField, authenticationConfigMap))
-		store := &publishedStore{apply: func(published *corev1.ConfigMap) { p.apply(ctx, published) }, gone: func() {
-			klog.FromContext(ctx).Info("The ConfigMap by which kube-apiserver's requests are recognised is gone; what it said last is in force",
-				"configMap", klog.KRef(metav1.NamespaceSystem, authenticationConfigMap))
-		}}
-		cache.NewReflectorWithOptions(source, &corev1.ConfigMap{}, store, cache.ReflectorOptions{Name: authenticationConfigMap}).RunWithContext(ctx)
-	})
-}
-
-// apply applies the valid parts of the ConfigMap. What it lacks, or is invalid, stays as it is.
-func (p *publishedAuthentication) apply(ctx context.Context, published *corev1.ConfigMap) {
-	errs := []error{p.clientCA.set(published.Data), p.headerCA.set(published.Data)}
-	headers, err := parseProxyHeaders(published.Data)
+// report logs an error unless it is the one that was logged last, and its end.
+func (p *publishedAuthentication) report(ctx context.Context, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text == p.reported {
+		return
+	}
+	p.reported = text
+	logger := klog.FromContext(ctx).WithValues("configMap", klog.KRef(metav1.NamespaceSystem, authenticationConfigMap))
 	if err == nil {
-		p.headers.Store(headers)
+		logger.Info("How kube-apiserver's requests are recognized is known")
+		return
 	}
-	if err := errors.Join(append(errs, err)...); err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot use a part of the ConfigMap by which kube-apiserver's requests are recognised; what that part said last is in force",
-			"configMap", klog.KObj(published))
-	}
+	logger.Error(err, "Cannot use all of the ConfigMap by which kube-apiserver's requests are recognized; what was known before is in force, "+
+		"and if nothing was, its requests are refused")
 }
 
-func parseProxyHeaders(data map[string]string) (*proxyHeaders, error) {
-	h := &proxyHeaders{}
-	for key, list := range map[string]*[]string{
-		"requestheader-username-headers":     &h.username,
-		"requestheader-uid-headers":          &h.uid,
-		"requestheader-group-headers":        &h.group,
-		"requestheader-extra-headers-prefix": &h.extraPrefix,
-		"requestheader-allowed-names":        &h.allowedNames,
+// parseCA returns a CA bundle of the ConfigMap: the one before unless it is another and valid.
+func parseCA(data map[string]string, key string, before dynamiccertificates.CAContentProvider) (dynamiccertificates.CAContentProvider, error) {
+	pem := data[key]
+	if pem == "" {
+		return before, fmt.Errorf("%s is missing", key)
+	}
+	if before != nil && pem == string(before.CurrentCABundleContent()) {
+		return before, nil
+	}
+	next, err := dynamiccertificates.NewStaticCAContent(key, []byte(pem))
+	if err != nil {
+		return before, fmt.Errorf("read %s: %w", key, err)
+	}
+	return next, nil
+}
+
+const (
+	clientCAKey = "client-ca-file"
+	proxyCAKey  = "requestheader-client-ca-file"
+)
+
+func parseProxyHeaders(data map[string]string) (h proxyHeaders, errs []error) {
+	for _, list := range []struct {
+		key  string
+		into *[]string
+	}{
+		{"requestheader-username-headers", &h.username},
+		{"requestheader-uid-headers", &h.uid},
+		{"requestheader-group-headers", &h.group},
+		{"requestheader-extra-headers-prefix", &h.extraPrefix},
+		{"requestheader-allowed-names", &h.allowedNames},
 	} {
-		if data[key] == "" {
+		if data[list.key] == "" {
 			continue
 		}
-		if err := json.Unmarshal([]byte(data[key]), list); err != nil {
-			return nil, fmt.Errorf("read %s as a list in JSON: %w", key, err)
+		if err := json.Unmarshal([]byte(data[list.key]), list.into); err != nil {
+			errs = append(errs, fmt.Errorf("read %s as a list in JSON: %w", list.key, err))
 		}
 	}
-	return h, nil
+	return h, errs
 }
 
-// publishedCA is a CA bundle of the ConfigMap. It implements dynamiccertificates.CAContentProvider.
+// publishedCA is a CA bundle of the ConfigMap. It implements dynamiccertificates.CAContentProvider and, since the API
+// server runs those, ControllerRunner.
 type publishedCA struct {
-	*publishedAuthentication
-	key       string
-	current   atomic.Pointer[dynamiccertificates.CAContentProvider]
-	listeners []dynamiccertificates.Listener
+	from *publishedAuthentication
+	key  string
+	of   func(*published) dynamiccertificates.CAContentProvider
 }
 
 var _ dynamiccertificates.ControllerRunner = &publishedCA{}
@@ -139,42 +216,38 @@ func (c *publishedCA) Name() string {
 	return metav1.NamespaceSystem + "/" + authenticationConfigMap + " " + c.key
 }
 
-// AddListener implements dynamiccertificates.CAContentProvider.
+// AddListener implements dynamiccertificates.CAContentProvider. It must be called before RunOnce and Run.
 func (c *publishedCA) AddListener(listener dynamiccertificates.Listener) {
-	c.listeners = append(c.listeners, listener)
+	c.from.listeners = append(c.from.listeners, listener)
 }
 
 // CurrentCABundleContent implements dynamiccertificates.CAContentProvider.
 func (c *publishedCA) CurrentCABundleContent() []byte {
-	if current := c.current.Load(); current != nil {
-		return (*current).CurrentCABundleContent()
+	if ca := c.of(c.from.current.Load()); ca != nil {
+		return ca.CurrentCABundleContent()
 	}
 	return nil
 }
 
 // VerifyOptions implements dynamiccertificates.CAContentProvider.
 func (c *publishedCA) VerifyOptions() (x509.VerifyOptions, bool) {
-	if current := c.current.Load(); current != nil {
-		return (*current).VerifyOptions()
+	if ca := c.of(c.from.current.Load()); ca != nil {
+		return ca.VerifyOptions()
 	}
 	return x509.VerifyOptions{}, false
 }
 
-// set replaces the bundle, unless there is none: kube-apiserver may run without a client CA.
-func (c *publishedCA) set(data map[string]string) error {
-	pem := data[c.key]
-	if pem == "" || pem == string(c.CurrentCABundleContent()) {
-		return nil
-	}
-	next, err := dynamiccertificates.NewStaticCAContent(c.Name(), []byte(pem))
-	if err != nil {
-		return fmt.Errorf("read %s: %w", c.key, err)
-	}
-	c.current.Store(&next)
-	for _, listener := range c.listeners {
-		listener.Enqueue()
-	}
+// RunOnce implements dynamiccertificates.ControllerRunner. It is called before requests are accepted.
+func (c *publishedCA) RunOnce(ctx context.Context) error {
+	c.from.read.Do(func() { c.from.readOnce(ctx) })
 	return nil
+}
+
+// Run implements dynamiccertificates.ControllerRunner. One watch is enough for both CAs.
+func (c *publishedCA) Run(ctx context.Context, _ int) {
+	if c.from.following.CompareAndSwap(false, true) {
+		c.from.follow(ctx)
+	}
 }
 
 // publishedStore is the store of a reflector of one ConfigMap.
@@ -187,11 +260,11 @@ var _ cache.ReflectorStore = &publishedStore{}
 
 // Add implements cache.ReflectorStore.
 func (s *publishedStore) Add(object any) error {
-	published, ok := object.(*corev1.ConfigMap)
+	found, ok := object.(*corev1.ConfigMap)
 	if !ok {
 		return fmt.Errorf("apply a ConfigMap: it is a %T", object)
 	}
-	s.apply(published)
+	s.apply(found)
 	return nil
 }
 

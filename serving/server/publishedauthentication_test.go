@@ -4,11 +4,17 @@
 package server
 
 import (
+	"context"
+	"maps"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes/fake"
 )
 
@@ -18,8 +24,8 @@ type notifications int
 // Enqueue implements dynamiccertificates.Listener.
 func (l *notifications) Enqueue() { *l++ }
 
-// TestPublishedAuthentication: each valid part of the ConfigMap is in force from then on, and an invalid or missing one,
-// or the loss of the ConfigMap, changes nothing.
+// TestPublishedAuthentication: the CA of users, and all that concerns proxies, are in force from then on if they are
+// valid, and otherwise stay as they were. A list that is missing is empty.
 func TestPublishedAuthentication(t *testing.T) {
 	users, proxies, others := string(generateCA(t, "users")), string(generateCA(t, "proxies")), string(generateCA(t, "others"))
 	whole := map[string]string{
@@ -28,10 +34,7 @@ func TestPublishedAuthentication(t *testing.T) {
 		"requestheader-group-headers": `["X-Remote-Group"]`, "requestheader-extra-headers-prefix": `["X-Remote-Extra-"]`,
 	}
 	with := func(key, value string) map[string]string {
-		changed := map[string]string{}
-		for k, v := range whole {
-			changed[k] = v
-		}
+		changed := maps.Clone(whole)
 		changed[key] = value
 		return changed
 	}
@@ -42,7 +45,7 @@ func TestPublishedAuthentication(t *testing.T) {
 	}
 	read := state{
 		Users: users, Proxies: proxies, Username: []string{"X-Remote-User"}, UID: []string{"X-Remote-Uid"}, Group: []string{"X-Remote-Group"},
-		ExtraPrefix: []string{"X-Remote-Extra-"}, Accepted: []string{"front-proxy"}, Notified: 2,
+		ExtraPrefix: []string{"X-Remote-Extra-"}, Accepted: []string{"front-proxy"}, Notified: 2, // both CAs have the listener
 	}
 	but := func(change func(*state)) state {
 		s := read
@@ -50,37 +53,40 @@ func TestPublishedAuthentication(t *testing.T) {
 		return s
 	}
 	for name, tc := range map[string]struct {
-		// then follows the whole ConfigMap, unless it is nil.
+		// then follows the whole ConfigMap.
 		then map[string]string
-		// lost removes the ConfigMap instead.
+		// lost: the ConfigMap is deleted instead.
 		lost bool
 		want state
 	}{
-		"nothing changes":         {then: whole, want: read},
-		"another CA of proxies":   {then: with("requestheader-client-ca-file", others), want: but(func(s *state) { s.Proxies, s.Notified = others, 3 })},
-		"another CA of users":     {then: with("client-ca-file", others), want: but(func(s *state) { s.Users, s.Notified = others, 3 })},
-		"a CA that is none":       {then: with("requestheader-client-ca-file", "junk"), want: read},
-		"an empty CA":             {then: with("client-ca-file", ""), want: read},
-		"other names":             {then: with("requestheader-allowed-names", `["a","b"]`), want: but(func(s *state) { s.Accepted = []string{"a", "b"} })},
-		"names that are no list":  {then: with("requestheader-allowed-names", `{`), want: read},
-		"any name":                {then: with("requestheader-allowed-names", ""), want: but(func(s *state) { s.Accepted = nil })},
-		"headers, and a bad CA":   {then: map[string]string{"requestheader-client-ca-file": "junk", "requestheader-username-headers": `["U"]`}, want: state{Users: users, Proxies: proxies, Username: []string{"U"}, Notified: 2}},
-		"no UIDs, as before 1.32": {then: with("requestheader-uid-headers", ""), want: but(func(s *state) { s.UID = nil })},
-		"it is deleted":           {lost: true, want: read},
+		"nothing changes":              {then: whole, want: read},
+		"another CA of proxies":        {then: with("requestheader-client-ca-file", others), want: but(func(s *state) { s.Proxies, s.Notified = others, 4 })},
+		"another CA of users":          {then: with("client-ca-file", others), want: but(func(s *state) { s.Users, s.Notified = others, 4 })},
+		"a CA that is none":            {then: with("requestheader-client-ca-file", "junk"), want: read},
+		"an empty CA":                  {then: with("client-ca-file", ""), want: read},
+		"no CA of proxies":             {then: with("requestheader-client-ca-file", ""), want: read},
+		"other names":                  {then: with("requestheader-allowed-names", `["a","b"]`), want: but(func(s *state) { s.Accepted = []string{"a", "b"} })},
+		"names that are no list":       {then: with("requestheader-allowed-names", `{`), want: read},
+		"any name":                     {then: with("requestheader-allowed-names", ""), want: but(func(s *state) { s.Accepted = nil })},
+		"headers, and a bad CA":        {then: map[string]string{"requestheader-client-ca-file": "junk", "requestheader-username-headers": `["U"]`}, want: read},
+		"a bad header, and another CA": {then: map[string]string{"requestheader-client-ca-file": others, "requestheader-allowed-names": "{"}, want: read},
+		"no UIDs, as before 1.32":      {then: with("requestheader-uid-headers", ""), want: but(func(s *state) { s.UID = nil })},
+		"it is deleted":                {lost: true, want: read},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPublishedAuthentication(fake.NewClientset())
 			var notified notifications
-			p.clientCA.AddListener(&notified)
-			p.headerCA.AddListener(&notified)
-			if _, known := p.headerCA.VerifyOptions(); known || p.clientCA.CurrentCABundleContent() != nil {
+			clientCA, headers := p.clientCA(), p.requestHeaders()
+			clientCA.AddListener(&notified)
+			headers.CAContentProvider.AddListener(&notified)
+			if _, known := headers.CAContentProvider.VerifyOptions(); known || clientCA.CurrentCABundleContent() != nil {
 				t.Error("a CA is known before the ConfigMap was read")
 			}
 			store := &publishedStore{apply: func(published *corev1.ConfigMap) { p.apply(t.Context(), published) }, gone: func() {}}
 			if err := store.Replace([]any{&corev1.ConfigMap{Data: whole}}, ""); err != nil {
 				t.Fatal(err)
 			}
-			before, _ := p.headerCA.VerifyOptions()
+			before, _ := headers.CAContentProvider.VerifyOptions()
 			var err error
 			if tc.lost {
 				err = store.Replace(nil, "")
@@ -90,13 +96,12 @@ func TestPublishedAuthentication(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			after, known := p.headerCA.VerifyOptions()
+			after, known := headers.CAContentProvider.VerifyOptions()
 			if !known || (before.Roots == after.Roots) != (tc.want.Proxies == proxies) {
 				t.Errorf("roots of proxies: known %v, the same %v", known, before.Roots == after.Roots)
 			}
-			headers := p.requestHeaders()
 			got := state{
-				string(p.clientCA.CurrentCABundleContent()), string(p.headerCA.CurrentCABundleContent()), headers.UsernameHeaders.Value(), headers.UIDHeaders.Value(),
+				string(clientCA.CurrentCABundleContent()), string(headers.CAContentProvider.CurrentCABundleContent()), headers.UsernameHeaders.Value(), headers.UIDHeaders.Value(),
 				headers.GroupHeaders.Value(), headers.ExtraHeaderPrefixes.Value(), headers.AllowedClientNames.Value(), int(notified),
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -104,4 +109,50 @@ func TestPublishedAuthentication(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPublishedAuthenticationIsFollowed: the ConfigMap is read once before requests are accepted, and followed by one
+// watch for both CAs, also if it is created late, deleted and created again.
+func TestPublishedAuthenticationIsFollowed(t *testing.T) {
+	first, second := string(generateCA(t, "first")), string(generateCA(t, "second"))
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		configMaps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+		with := func(ca string) *corev1.ConfigMap {
+			return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: authenticationConfigMap}, Data: map[string]string{"requestheader-client-ca-file": ca}}
+		}
+		p := newPublishedAuthentication(client)
+		ca := p.requestHeaders().CAContentProvider
+		both := []dynamiccertificates.CAContentProvider{p.clientCA(), ca}
+		runner := dynamiccertificates.NewUnionCAContentProvider(both...).(dynamiccertificates.ControllerRunner)
+		if err := runner.RunOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		runUntilEnd(t, func(ctx context.Context) { runner.Run(ctx, 1); <-ctx.Done() })
+		var got []string
+		step := func(err error) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute) // the reflector's backoff
+			synctest.Wait()
+			got = append(got, string(ca.CurrentCABundleContent()))
+		}
+		step(nil)
+		_, err := configMaps.Create(t.Context(), with(first), metav1.CreateOptions{})
+		step(err)
+		step(configMaps.Delete(t.Context(), authenticationConfigMap, metav1.DeleteOptions{}))
+		_, err = configMaps.Create(t.Context(), with(second), metav1.CreateOptions{})
+		step(err)
+		if diff := cmp.Diff([]string{"", first, first, second}, got); diff != "" {
+			t.Errorf("CA of proxies (-want +got):\n%s", diff)
+		}
+		calls := map[string]int{}
+		for _, action := range client.Actions() {
+			calls[action.GetVerb()]++
+		}
+		if calls["get"] != 1 || calls["watch"] != 1 {
+			t.Errorf("calls %v, want one get and one watch", calls)
+		}
+	})
 }

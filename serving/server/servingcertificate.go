@@ -5,6 +5,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -25,6 +26,9 @@ type servingCertificate struct {
 var _ dynamiccertificates.ControllerRunner = &servingCertificate{}
 
 func newServingCertificate(files genericoptions.CertKey, c clock.Clock) (*servingCertificate, error) {
+	if files.CertFile == "" || files.KeyFile == "" {
+		return nil, errors.New("--tls-cert-file and --tls-private-key-file must be given together")
+	}
 	s := &servingCertificate{files: files, clock: c}
 	pair, err := readFiles(files.CertFile, files.KeyFile)
 	if err == nil {
@@ -39,7 +43,7 @@ func newServingCertificate(files genericoptions.CertKey, c clock.Clock) (*servin
 // Name implements dynamiccertificates.CertKeyContentProvider.
 func (s *servingCertificate) Name() string { return s.files.CertFile }
 
-// AddListener implements dynamiccertificates.CertKeyContentProvider.
+// AddListener implements dynamiccertificates.CertKeyContentProvider. It must be called before Run.
 func (s *servingCertificate) AddListener(listener dynamiccertificates.Listener) {
 	s.listeners = append(s.listeners, listener)
 }

@@ -102,7 +102,7 @@ func TestAuthenticationConfigMissing(t *testing.T) {
 	bringBack := cluster.loseAuthenticationConfig(t)
 	late := startOn(t, "knowing")
 	outcome.Eventually(t, 30*time.Second, "the running process says that it is gone", func(context.Context) error {
-		return p.logged("requests are recognised is gone")
+		return p.logged("it does not exist")
 	})
 	outcome.Eventually(t, 30*time.Second, "the starting process explains itself", func(context.Context) error {
 		err := late.ready(t.Context())
