@@ -41,7 +41,7 @@ func (o *Options) genericConfig(recorder *consumers.Recorder, c clock.Clock) (*g
 		return nil, nil, fmt.Errorf("apply generic flags: %w", err)
 	}
 	config.EffectiveVersion = effectiveVersion{config.EffectiveVersion}
-	config.RequestInfoResolver = requestInfoResolver(config)
+	config.RequestInfoResolver = stream.ResolveOnce(requestInfoResolver(config))
 	setOpenAPI(config)
 	if pair := &o.SecureServing.ServerCert; pair.CertKey != (genericoptions.CertKey{}) {
 		followed, err := newServingCertificate(pair.CertKey, c)
@@ -72,8 +72,8 @@ func (o *Options) genericConfig(recorder *consumers.Recorder, c clock.Clock) (*g
 		handler = consumers.WithRecording(handler, recorder)
 		handler = withConnectionClose(genericapiserver.DefaultBuildHandlerChain(handler, c), shuttingDown)
 		handler = stream.WithRequestMetrics(handler, c.RequestInfoResolver, countedAPIs())
-		// Outermost, since it needs the connection's own ResponseWriter.
-		return stream.WithRequestMetadata(handler)
+		// Outside of all that replaces the connection's own ResponseWriter.
+		return withRequestStack(stream.WithRequestMetadata(handler))
 	}
 	return config, authentication, nil
 }

@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"sync"
 	"time"
+
+	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
 type requestMetadataKey struct{}
@@ -16,6 +18,9 @@ type requestMetadataKey struct{}
 // requestMetadata is what the API server does not pass on to a storage.
 type requestMetadata struct {
 	userAgent, query string
+	// info and infoErr are what ResolveOnce returned.
+	info    *request.RequestInfo
+	infoErr error
 
 	mu sync.Mutex
 	// writer is nil once the handler has returned and must not be used any more.
@@ -84,4 +89,24 @@ func InitialEventsUnasked(ctx context.Context) bool {
 	// Like the API server, ignore malformed parts.
 	query, _ := url.ParseQuery(m.query)
 	return !query.Has("sendInitialEvents")
+}
+
+// ResolveOnce returns a resolver that resolves each request with WithRequestMetadata once: WithRequestMetrics and the API
+// server both need what is requested, of which selectors take long to parse.
+func ResolveOnce(resolver request.RequestInfoResolver) request.RequestInfoResolver {
+	return resolveOnce{resolver}
+}
+
+type resolveOnce struct{ request.RequestInfoResolver }
+
+// NewRequestInfo implements request.RequestInfoResolver.
+func (o resolveOnce) NewRequestInfo(r *http.Request) (*request.RequestInfo, error) {
+	m, ok := requestMetadataFrom(r.Context())
+	if !ok {
+		return o.RequestInfoResolver.NewRequestInfo(r)
+	}
+	if m.info == nil && m.infoErr == nil {
+		m.info, m.infoErr = o.RequestInfoResolver.NewRequestInfo(r)
+	}
+	return m.info, m.infoErr
 }
