@@ -22,6 +22,7 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 	"k8s.io/metrics/pkg/apis/external_metrics"
+	"k8s.io/metrics/pkg/apis/metrics"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -73,7 +74,8 @@ func refuseMetricsAPIAccounts(_ context.Context, a authorizer.Attributes) (autho
 }
 
 // widestFirst authorizes a wider request first, and the request itself only if that is not allowed: one with
-// selectors without them, and one for a custom or external metric for all of them in all namespaces. A selector
+// selectors without them, one for a custom or external metric for all of them in all namespaces, and one for the metrics of
+// a pod or node for those of all. A selector
 // restricts a request (KEP-4601), and a user who may read everything may read some of it.
 //
 // Each authorization is a SubjectAccessReview, which is cached for some seconds by all of its
@@ -97,6 +99,9 @@ func (w *widestFirst) Authorize(ctx context.Context, a authorizer.Attributes) (a
 	var wider []authorizer.Attributes
 	if a.IsResourceRequest() && (a.GetAPIGroup() == custom_metrics.GroupName || a.GetAPIGroup() == external_metrics.GroupName) {
 		wider = append(wider, allMetrics{unselective{a}})
+	}
+	if a.IsResourceRequest() && a.GetAPIGroup() == metrics.GroupName && a.GetName() != "" {
+		wider = append(wider, allObjects{unselective{a}})
 	}
 	if selects(a) {
 		wider = append(wider, unselective{a})
@@ -165,3 +170,10 @@ func (allMetrics) GetResource() string { return "*" }
 func (allMetrics) GetSubresource() string { return "" }
 
 func (allMetrics) GetName() string { return "" }
+
+// allObjects asks for all objects of the resource in all namespaces.
+type allObjects struct{ authorizer.Attributes }
+
+func (allObjects) GetNamespace() string { return "" }
+
+func (allObjects) GetName() string { return "" }

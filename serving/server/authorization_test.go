@@ -107,8 +107,10 @@ func TestWidestFirst(t *testing.T) {
 	const allow, deny, none = authorizer.DecisionAllow, authorizer.DecisionDeny, authorizer.DecisionNoOpinion
 	for name, test := range map[string]struct {
 		attributes authorizer.AttributesRecord
-		// all is the decision for all metrics, broad that without selectors, narrow the one with them.
-		all, broad, narrow  authorizer.Decision
+		// all is the decision for all metrics, objects that for all objects, broad that without selectors, narrow the one
+		// with them.
+		all, objects        authorizer.Decision
+		broad, narrow       authorizer.Decision
 		broadErr, narrowErr error
 		asked               []string
 		want                authorizer.Decision
@@ -152,6 +154,18 @@ func TestWidestFirst(t *testing.T) {
 			attributes: authorizer.AttributesRecord{ResourceRequest: true, APIGroup: "external.metrics.k8s.io", Resource: "depth", LabelSelectorRequirements: byLabel},
 			all:        deny, broad: none, narrow: allow, asked: []string{"all", "broad", "narrow"}, want: allow,
 		},
+		"all pods are allowed": {
+			attributes: authorizer.AttributesRecord{ResourceRequest: true, APIGroup: "metrics.k8s.io", Resource: "pods", Namespace: "ns", Name: "a"},
+			objects:    allow, narrow: none, asked: []string{"objects"}, want: allow,
+		},
+		"a pod is allowed": {
+			attributes: authorizer.AttributesRecord{ResourceRequest: true, APIGroup: "metrics.k8s.io", Resource: "pods", Namespace: "ns", Name: "a"},
+			objects:    none, narrow: allow, asked: []string{"objects", "narrow"}, want: allow,
+		},
+		"no pod is allowed": {
+			attributes: authorizer.AttributesRecord{ResourceRequest: true, APIGroup: "metrics.k8s.io", Resource: "pods", Namespace: "ns", Name: "a"},
+			objects:    deny, narrow: deny, asked: []string{"objects", "narrow"}, want: deny,
+		},
 		"pods are no metrics": {
 			attributes: authorizer.AttributesRecord{ResourceRequest: true, APIGroup: "metrics.k8s.io", Resource: "pods"},
 			all:        allow, narrow: none, asked: []string{"narrow"}, want: none,
@@ -166,6 +180,13 @@ func TestWidestFirst(t *testing.T) {
 					}
 					asked = append(asked, "all")
 					return test.all, "", nil
+				}
+				if _, objects := a.(allObjects); objects {
+					if got := fmt.Sprint(a.GetAPIGroup(), a.GetNamespace(), a.GetResource(), a.GetName(), selects(a)); got != "metrics.k8s.iopodsfalse" {
+						t.Errorf("the question about all objects is %s", got)
+					}
+					asked = append(asked, "objects")
+					return test.objects, "", nil
 				}
 				if _, broad := a.(unselective); broad {
 					if selects(a) {

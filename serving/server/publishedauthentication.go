@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -78,16 +79,21 @@ func (p *publishedAuthentication) requestHeaders() *authenticatorfactory.Request
 	}
 }
 
+var errNotPublished = errors.New("it does not exist")
+
 // readOnce reads the ConfigMap, for a limited time.
 func (p *publishedAuthentication) readOnce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, authenticationTimeout)
 	defer cancel()
 	found, err := p.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, authenticationConfigMap, metav1.GetOptions{})
-	if err != nil {
+	switch {
+	case apierrors.IsNotFound(err):
+		p.report(ctx, errNotPublished)
+	case err != nil:
 		p.report(ctx, err)
-		return
+	default:
+		p.apply(ctx, found)
 	}
-	p.apply(ctx, found)
 }
 
 // follow follows the ConfigMap until the context ends.
@@ -107,7 +113,7 @@ func (p *publishedAuthentication) follow(ctx context.Context) {
 	}, p.client)
 	store := &publishedStore{
 		apply: func(found *corev1.ConfigMap) { p.apply(ctx, found) },
-		gone:  func() { p.report(ctx, errors.New("it does not exist")) },
+		gone:  func() { p.report(ctx, errNotPublished) },
 	}
 	cache.NewReflectorWithOptions(source, &corev1.ConfigMap{}, store, cache.ReflectorOptions{Name: authenticationConfigMap}).RunWithContext(ctx)
 }
@@ -197,6 +203,9 @@ func parseProxyHeaders(data map[string]string) (h proxyHeaders, errs []error) {
 		if err := json.Unmarshal([]byte(data[list.key]), list.into); err != nil {
 			errs = append(errs, fmt.Errorf("read %s as a list in JSON: %w", list.key, err))
 		}
+	}
+	if len(h.username) == 0 && len(errs) == 0 {
+		errs = append(errs, errors.New("requestheader-username-headers is missing or empty"))
 	}
 	return h, errs
 }

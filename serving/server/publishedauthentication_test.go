@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 )
 
 // notifications counts its notifications.
@@ -70,6 +72,7 @@ func TestPublishedAuthentication(t *testing.T) {
 		"any name":                     {then: with("requestheader-allowed-names", ""), want: but(func(s *state) { s.Accepted = nil })},
 		"headers, and a bad CA":        {then: map[string]string{"requestheader-client-ca-file": "junk", "requestheader-username-headers": `["U"]`}, want: read},
 		"a bad header, and another CA": {then: map[string]string{"requestheader-client-ca-file": others, "requestheader-allowed-names": "{"}, want: read},
+		"no header of the user":        {then: with("requestheader-username-headers", ""), want: read},
 		"no UIDs, as before 1.32":      {then: with("requestheader-uid-headers", ""), want: but(func(s *state) { s.UID = nil })},
 		"it is deleted":                {lost: true, want: read},
 	} {
@@ -119,7 +122,7 @@ func TestPublishedAuthenticationIsFollowed(t *testing.T) {
 		client := fake.NewClientset()
 		configMaps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 		with := func(ca string) *corev1.ConfigMap {
-			return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: authenticationConfigMap}, Data: map[string]string{"requestheader-client-ca-file": ca}}
+			return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: authenticationConfigMap}, Data: map[string]string{"requestheader-client-ca-file": ca, "requestheader-username-headers": `["X-Remote-User"]`}}
 		}
 		p := newPublishedAuthentication(client)
 		ca := p.requestHeaders().CAContentProvider
@@ -155,4 +158,33 @@ func TestPublishedAuthenticationIsFollowed(t *testing.T) {
 			t.Errorf("calls %v, want one get and one watch", calls)
 		}
 	})
+}
+
+// TestPublishedAuthenticationReports: what is wrong is logged once, and when it is right again.
+func TestPublishedAuthenticationReports(t *testing.T) {
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	ctx := klog.NewContext(t.Context(), logger)
+	p := newPublishedAuthentication(fake.NewClientset())
+	good := &corev1.ConfigMap{Data: map[string]string{"requestheader-client-ca-file": string(generateCA(t, "proxies")), "requestheader-username-headers": `["U"]`}}
+	bad := &corev1.ConfigMap{Data: map[string]string{"requestheader-client-ca-file": "junk", "requestheader-allowed-names": "{"}}
+	p.readOnce(ctx)
+	p.report(ctx, errNotPublished)
+	for _, found := range []*corev1.ConfigMap{good, good, bad, bad, good} {
+		p.apply(ctx, found)
+	}
+	var got []string
+	for _, entry := range logger.GetSink().(ktesting.Underlier).GetBuffer().Data() {
+		text := entry.Message
+		if entry.Err != nil {
+			text = entry.Err.Error()
+		}
+		got = append(got, text[:min(len(text), 40)])
+	}
+	want := []string{"it does not exist", "How kube-apiserver's requests are recogni", "[read requestheader-client-ca-file: error", "How kube-apiserver's requests are recogni"}
+	for i := range want {
+		want[i] = want[i][:min(len(want[i]), 40)]
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 )
 
-// Some 80 frames of filters and handlers are called for a request. As they are, the runtime would double the stack of
-// the goroutine several times, and adjust all frames each time, which took an eighth of the CPU of small requests.
+// Some 80 frames of filters and handlers are called for a request. The runtime would double the stack of the goroutine
+// several times for them, and adjust all frames each time, which took a seventh of the CPU of small requests.
 
 // withRequestStack grows the stack of the connection's goroutine for a request. It belongs outside of all other handlers.
 func withRequestStack(next http.Handler) http.Handler {
@@ -20,8 +20,8 @@ func withRequestStack(next http.Handler) http.Handler {
 	})
 }
 
-// withRequestStackAgain grows that of the goroutine in which the API server serves all requests but watches, within
-// their timeout, and in which authentication comes first.
+// withRequestStackAgain grows that of the goroutine of requests other than watches: they are served in one of their own,
+// for their timeout, and authentication is called early in it.
 func withRequestStackAgain(next authenticator.Request) authenticator.Request {
 	return authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 		growStack(0)
@@ -29,10 +29,14 @@ func withRequestStackAgain(next authenticator.Request) authenticator.Request {
 	})
 }
 
-// growStack needs 16 KiB of stack, which makes it 32 KiB large. Requests use about 15.
+// growStack, called with 0, reserves a frame of 16 KiB without writing to it, which makes the stack 32 KiB large. Requests
+// use about 15.
 //
 //go:noinline
 func growStack(i int) byte {
+	if i == 0 {
+		return 0
+	}
 	var frame [16 << 10]byte
 	return frame[i]
 }

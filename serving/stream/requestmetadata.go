@@ -18,7 +18,8 @@ type requestMetadataKey struct{}
 // requestMetadata is what the API server does not pass on to a storage.
 type requestMetadata struct {
 	userAgent, query string
-	// info and infoErr are what ResolveOnce returned.
+	// info and infoErr are what ResolveOnce returned. Only the connection's goroutine uses them, before the API server
+	// starts another for the request.
 	info    *request.RequestInfo
 	infoErr error
 

@@ -102,7 +102,7 @@ func TestAuthenticationConfigMissing(t *testing.T) {
 	bringBack := cluster.loseAuthenticationConfig(t)
 	late := startOn(t, "knowing")
 	outcome.Eventually(t, 30*time.Second, "the running process says that it is gone", func(context.Context) error {
-		return p.logged("it does not exist")
+		return p.logged(`err="it does not exist" configMap="kube-system/` + authenticationConfig + `"`)
 	})
 	outcome.Eventually(t, 30*time.Second, "the starting process explains itself", func(context.Context) error {
 		err := late.ready(t.Context())
