@@ -124,7 +124,7 @@ func TestKubeAPIServerRestart(t *testing.T) {
 		if err != nil || status != http.StatusOK {
 			return fmt.Errorf("/livez: status %d, %w: %s", status, err, body)
 		}
-		return late.logged("Cannot read how kube-apiserver's requests are recognised")
+		return late.logged("Cannot use all of the ConfigMap by which kube-apiserver's requests are recognized")
 	})
 	if err := late.ready(t.Context()); err == nil || !strings.Contains(err.Error(), "[-]authentication-config failed") {
 		t.Errorf("the late process's readiness: %v, want it to wait for authentication-config", err)
