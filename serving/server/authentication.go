@@ -90,7 +90,7 @@ func (o *Options) applyAuthentication(config *genericapiserver.Config) (*delegat
 			return nil, fmt.Errorf("ask clients for certificates of the request header CA: %w", err)
 		}
 	}
-	config.Authentication.Authenticator = withRequestStackAgain(authenticator)
+	config.Authentication.Authenticator = authenticatorWithRequestStack(authenticator)
 	config.Authentication.RequestHeaderConfig = headers
 	if config.OpenAPIConfig != nil {
 		config.OpenAPIConfig.SecurityDefinitions = definitions

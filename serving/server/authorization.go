@@ -75,8 +75,8 @@ func refuseMetricsAPIAccounts(_ context.Context, a authorizer.Attributes) (autho
 
 // widestFirst authorizes a wider request first, and the request itself only if that is not allowed: one with
 // selectors without them, one for a custom or external metric for all of them in all namespaces, and one for the metrics of
-// a pod or node for those of all. A selector
-// restricts a request (KEP-4601), and a user who may read everything may read some of it.
+// a pod or node for those of all. A selector restricts a request (KEP-4601), and a user who may read everything may read
+// some of it.
 //
 // Each authorization is a SubjectAccessReview, which is cached for some seconds by all of its
 // attributes, selectors included, and limited to 200 a second (the generic API server's
@@ -97,10 +97,11 @@ type widestFirst struct {
 // Authorize implements authorizer.Authorizer.
 func (w *widestFirst) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	var wider []authorizer.Attributes
-	if a.IsResourceRequest() && (a.GetAPIGroup() == custom_metrics.GroupName || a.GetAPIGroup() == external_metrics.GroupName) {
-		wider = append(wider, allMetrics{unselective{a}})
-	}
-	if a.IsResourceRequest() && a.GetAPIGroup() == metrics.GroupName && a.GetName() != "" {
+	switch group := a.GetAPIGroup(); {
+	case !a.IsResourceRequest():
+	case group == custom_metrics.GroupName, group == external_metrics.GroupName:
+		wider = append(wider, allMetrics{allObjects{unselective{a}}})
+	case group == metrics.GroupName && a.GetName() != "":
 		wider = append(wider, allObjects{unselective{a}})
 	}
 	if selects(a) {
@@ -160,20 +161,16 @@ func (unselective) GetFieldSelector() (fields.Requirements, error) { return nil,
 
 func (unselective) GetLabelSelector() (labels.Requirements, error) { return nil, nil }
 
-// allMetrics are the attributes of a request with the verb of another one for all metrics of its API group.
-type allMetrics struct{ authorizer.Attributes }
-
-func (allMetrics) GetNamespace() string { return "" }
-
-func (allMetrics) GetResource() string { return "*" }
-
-func (allMetrics) GetSubresource() string { return "" }
-
-func (allMetrics) GetName() string { return "" }
-
-// allObjects asks for all objects of the resource in all namespaces.
-type allObjects struct{ authorizer.Attributes }
+// allObjects are the attributes of a request for all objects of its resource, in all namespaces.
+type allObjects struct{ unselective }
 
 func (allObjects) GetNamespace() string { return "" }
 
 func (allObjects) GetName() string { return "" }
+
+// allMetrics are those of one for all metrics of its API group.
+type allMetrics struct{ allObjects }
+
+func (allMetrics) GetResource() string { return "*" }
+
+func (allMetrics) GetSubresource() string { return "" }

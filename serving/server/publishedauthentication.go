@@ -25,6 +25,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/server/config"
 )
 
 // publishedAuthentication is what the ConfigMap authenticationConfigMap says, followed by one watch. The API server
@@ -111,11 +113,17 @@ func (p *publishedAuthentication) follow(ctx context.Context) {
 			return configMaps.Watch(ctx, one(o))
 		},
 	}, p.client)
-	store := &publishedStore{
-		apply: func(found *corev1.ConfigMap) { p.apply(ctx, found) },
-		gone:  func() { p.report(ctx, errNotPublished) },
+	name := klog.KRef(metav1.NamespaceSystem, authenticationConfigMap).String()
+	config.NewObjectInformer("ConfigMap "+name, "configmaps named "+name, source, &corev1.ConfigMap{}, p.applyListed).Run(ctx)
+}
+
+// applyListed applies the ConfigMap, if it exists.
+func (p *publishedAuthentication) applyListed(ctx context.Context, found []*corev1.ConfigMap) {
+	if len(found) == 0 {
+		p.report(ctx, errNotPublished)
+		return
 	}
-	cache.NewReflectorWithOptions(source, &corev1.ConfigMap{}, store, cache.ReflectorOptions{Name: authenticationConfigMap}).RunWithContext(ctx)
+	p.apply(ctx, found[0])
 }
 
 // apply puts the ConfigMap in force. A CA of users that is invalid or missing, and all that concerns proxies if a part
@@ -258,46 +266,3 @@ func (c *publishedCA) Run(ctx context.Context, _ int) {
 		c.from.follow(ctx)
 	}
 }
-
-// publishedStore is the store of a reflector of one ConfigMap.
-type publishedStore struct {
-	apply func(*corev1.ConfigMap)
-	gone  func()
-}
-
-var _ cache.ReflectorStore = &publishedStore{}
-
-// Add implements cache.ReflectorStore.
-func (s *publishedStore) Add(object any) error {
-	found, ok := object.(*corev1.ConfigMap)
-	if !ok {
-		return fmt.Errorf("apply a ConfigMap: it is a %T", object)
-	}
-	s.apply(found)
-	return nil
-}
-
-// Update implements cache.ReflectorStore.
-func (s *publishedStore) Update(object any) error { return s.Add(object) }
-
-// Delete implements cache.ReflectorStore.
-func (s *publishedStore) Delete(any) error {
-	s.gone()
-	return nil
-}
-
-// Replace implements cache.ReflectorStore.
-func (s *publishedStore) Replace(list []any, _ string) error {
-	if len(list) == 0 {
-		s.gone()
-	}
-	for _, object := range list {
-		if err := s.Add(object); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Resync implements cache.ReflectorStore.
-func (s *publishedStore) Resync() error { return nil }

@@ -20,9 +20,9 @@ func withRequestStack(next http.Handler) http.Handler {
 	})
 }
 
-// withRequestStackAgain grows that of the goroutine of requests other than watches: they are served in one of their own,
+// authenticatorWithRequestStack grows that of the goroutine of requests other than watches: they are served in one of their own,
 // for their timeout, and authentication is called early in it.
-func withRequestStackAgain(next authenticator.Request) authenticator.Request {
+func authenticatorWithRequestStack(next authenticator.Request) authenticator.Request {
 	return authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 		growStack(0)
 		return next.AuthenticateRequest(r)

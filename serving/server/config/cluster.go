@@ -27,10 +27,10 @@ type clusterWatcher struct {
 	applyDefaults func(context.Context)
 	target        Target
 
-	backend  *objectInformer[*v1alpha1.MetricsBackend]
-	custom   *objectInformer[*v1alpha1.CustomMetric]
-	external *objectInformer[*v1alpha1.ExternalMetric]
-	policies *objectInformer[*v1alpha1.ExternalMetricsPolicy]
+	backend  *ObjectInformer[*v1alpha1.MetricsBackend]
+	custom   *ObjectInformer[*v1alpha1.CustomMetric]
+	external *ObjectInformer[*v1alpha1.ExternalMetric]
+	policies *ObjectInformer[*v1alpha1.ExternalMetricsPolicy]
 
 	// current is the MetricsBackend that was applied last; nil after its deletion.
 	current *v1alpha1.MetricsBackend
@@ -56,15 +56,15 @@ func newClusterWatcher(config *rest.Config, name string, apply func(context.Cont
 	return c, nil
 }
 
-func newCRInformer[T metaObject](client rest.Interface, what, resource string, selector fields.Selector, example T, apply func(context.Context, []T)) *objectInformer[T] {
+func newCRInformer[T metaObject](client rest.Interface, what, resource string, selector fields.Selector, example T, apply func(context.Context, []T)) *ObjectInformer[T] {
 	source := cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, selector)
-	return newObjectInformer(what, resource+"."+v1alpha1.GroupName, source, example, apply)
+	return NewObjectInformer(what, resource+"."+v1alpha1.GroupName, source, example, apply)
 }
 
 // run watches until the context ends.
 func (c *clusterWatcher) run(ctx context.Context) {
 	var running sync.WaitGroup
-	for _, run := range []func(context.Context){c.backend.run, c.custom.run, c.external.run, c.policies.run} {
+	for _, run := range []func(context.Context){c.backend.Run, c.custom.Run, c.external.Run, c.policies.Run} {
 		running.Go(func() { run(ctx) })
 	}
 	running.Wait()

@@ -150,7 +150,7 @@ func TestBackendApplied(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			var running sync.WaitGroup
-			running.Go(func() { c.backend.run(ctx) })
+			running.Go(func() { c.backend.Run(ctx) })
 			defer running.Wait()
 			defer cancel()
 			eventually(t, "it waits for "+tc.want, func() bool {

@@ -28,9 +28,9 @@ type metaObject interface {
 	metav1.Object
 }
 
-// objectInformer watches all objects of a kind, or a selection of them. After each change,
+// ObjectInformer watches all objects of a kind, or a selection of them. After each change,
 // or burst of changes, it applies the complete list.
-type objectInformer[T metaObject] struct {
+type ObjectInformer[T metaObject] struct {
 	reflectorStatus
 	informer cache.SharedIndexInformer
 	handler  cache.ResourceEventHandlerRegistration
@@ -41,9 +41,9 @@ type objectInformer[T metaObject] struct {
 	changed wake.Signal
 }
 
-// newObjectInformer names the objects what in logs, and resource, with its group, in hints.
-func newObjectInformer[T metaObject](what, resource string, source cache.ListerWatcher, example T, apply func(context.Context, []T)) *objectInformer[T] {
-	o := &objectInformer[T]{
+// NewObjectInformer returns an informer that names the objects what in logs, and resource, with its group, in hints.
+func NewObjectInformer[T metaObject](what, resource string, source cache.ListerWatcher, example T, apply func(context.Context, []T)) *ObjectInformer[T] {
+	o := &ObjectInformer[T]{
 		reflectorStatus: reflectorStatus{what: what, resource: resource},
 		informer:        cache.NewSharedIndexInformer(source, example, 0, nil),
 		apply:           apply,
@@ -65,8 +65,8 @@ func newObjectInformer[T metaObject](what, resource string, source cache.ListerW
 	return o
 }
 
-// run watches the objects until the context ends.
-func (o *objectInformer[T]) run(ctx context.Context) {
+// Run watches the objects until the context ends.
+func (o *ObjectInformer[T]) Run(ctx context.Context) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -91,7 +91,7 @@ func (o *objectInformer[T]) run(ctx context.Context) {
 
 // known returns nil once the objects have been listed, or there are none because the CRD is
 // missing, and otherwise why not.
-func (o *objectInformer[T]) known() error {
+func (o *ObjectInformer[T]) known() error {
 	if o.handler.HasSynced() {
 		return nil
 	}
@@ -99,7 +99,7 @@ func (o *objectInformer[T]) known() error {
 }
 
 // hasApplied returns nil once the objects are known and applied.
-func (o *objectInformer[T]) hasApplied() error {
+func (o *ObjectInformer[T]) hasApplied() error {
 	if err := o.known(); err != nil {
 		return err
 	}
@@ -110,14 +110,14 @@ func (o *objectInformer[T]) hasApplied() error {
 }
 
 // received records that the watch works, so that its next failure is logged like a first one.
-func (o *objectInformer[T]) received(changed bool) {
+func (o *ObjectInformer[T]) received(changed bool) {
 	o.lastFailure.Store(nil)
 	if changed {
 		o.changed.Set()
 	}
 }
 
-func (o *objectInformer[T]) list() []T {
+func (o *ObjectInformer[T]) list() []T {
 	var all []T
 	for _, obj := range o.informer.GetStore().List() {
 		if t, ok := obj.(T); ok {

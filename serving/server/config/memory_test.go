@@ -78,7 +78,7 @@ func heapOf(t *testing.T, metrics int, fill func(*v1alpha1.ExternalMetricSpec, i
 	}
 	list, body = v1alpha1.ExternalMetricList{}, nil
 	before := heap.InUse()
-	go c.external.run(t.Context())
+	go c.external.Run(t.Context())
 	eventually(t, "the metrics are applied", func() bool { return c.external.hasApplied() == nil })
 	after := heap.InUse()
 	declared := catalog.Declared()

@@ -133,7 +133,7 @@ type NamedObjects[T metaObject] struct {
 
 // watchedObject is one object.
 type watchedObject[T metaObject] struct {
-	informer *objectInformer[T]
+	informer *ObjectInformer[T]
 	data     func(T) map[string][]byte
 	// read is the state of the object; nil until it is known.
 	read atomic.Pointer[contents]
@@ -150,13 +150,13 @@ func newNamedObjects[T metaObject](running *rungroup.Group, client kubernetes.In
 		source := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), resource, namespace,
 			fields.OneTermEqualSelector(metav1.ObjectNameField, name))
 		w := &watchedObject[T]{data: data}
-		w.informer = newObjectInformer(kind+" "+klog.KRef(namespace, name).String(), resource+" named "+name, source, example, w.apply)
+		w.informer = NewObjectInformer(kind+" "+klog.KRef(namespace, name).String(), resource+" named "+name, source, example, w.apply)
 		return w
 	})}
 }
 
 // Run watches the object until the context ends.
-func (w *watchedObject[T]) Run(ctx context.Context) { w.informer.run(ctx) }
+func (w *watchedObject[T]) Run(ctx context.Context) { w.informer.Run(ctx) }
 
 // Get implements sourceclient.Secrets and sourceclient.ConfigMaps: it returns the data of an
 // object, which must not be changed.
