@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
-	"time"
 
 	// The image has neither time zones nor CA certificates. Files of the system take precedence
 	// over both, and those that SSL_CERT_FILE and SSL_CERT_DIR name.
@@ -33,47 +32,32 @@ const (
 	// in use, and it allocates little, so that collecting more often costs little: with 1,000 nodes
 	// 30 instead of 50 takes 14 MiB less and at most 1 mCPU more. Prometheus sets 75.
 	gcPercent = 30
-	// busyGarbage is how much garbage is kept where that is more: a small heap would be collected
-	// each few MiB, which took a tenth of the CPU of serving external metrics. A process that makes
-	// less than so much in busyTime keeps idleGarbage.
-	busyGarbage = 12 << 20
-	busyTime    = 10 * time.Second
-	idleGarbage = 4 << 20
+	// minGarbage is how much garbage is kept where that is more: a small heap would be collected
+	// each few MiB, which took a tenth of the CPU of serving external metrics.
+	minGarbage = 12 << 20
 )
 
-// lowerGCPercent has garbage collected by gcPercent and the least garbage unless GOGC is set. GOMEMLIMIT
+// lowerGCPercent has garbage collected by gcPercent and minGarbage unless GOGC is set. GOMEMLIMIT
 // applies in either case, and makes collections more frequent.
 func lowerGCPercent(getenv func(string) string) {
 	if getenv("GOGC") == "" {
-		adjustGCPercent(collection{ended: time.Now()})
+		adjustGCPercent(0)
 	}
-}
-
-// collection is a garbage collection, after which percent was set, so that garbage bytes more start the next.
-type collection struct {
-	ended   time.Time
-	percent int
-	garbage uint64
 }
 
 // adjustGCPercent sets the percentage for the memory in use, now and after each collection.
-func adjustGCPercent(before collection) {
+func adjustGCPercent(before int) {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)
-	next := before.next(live[0].Value.Uint64(), time.Now())
-	if next.percent != before.percent { // setting it stops all goroutines for a moment
-		debug.SetGCPercent(next.percent)
+	percent := gcPercentOf(live[0].Value.Uint64())
+	if percent != before { // setting it stops all goroutines for a moment
+		debug.SetGCPercent(percent)
 	}
-	runtime.AddCleanup(new([64]byte), adjustGCPercent, next)
+	runtime.AddCleanup(new([64]byte), adjustGCPercent, percent)
 }
 
-// next returns the collection that ended now, with so many bytes in use.
-func (c collection) next(live uint64, now time.Time) collection {
-	garbage := uint64(idleGarbage)
-	if float64(c.garbage)/busyGarbage >= now.Sub(c.ended).Seconds()/busyTime.Seconds() {
-		garbage = busyGarbage
-	}
+// gcPercentOf returns the percentage for a heap with so many bytes in use.
+func gcPercentOf(live uint64) int {
 	// In steps of 10, as the bytes vary a little.
-	percent := max(gcPercent, int(min(garbage*10/max(live, 1), 40))*10)
-	return collection{ended: now, percent: percent, garbage: live / 100 * uint64(percent)}
+	return max(gcPercent, int(min(minGarbage*10/max(live, 1), 40))*10)
 }
