@@ -48,8 +48,8 @@ test: ## Unit, integration (real kube-apiserver, etcd) and end to end (real clus
 	@TEST_TIER=test RUN= hack/test.sh unit integration e2e
 
 .PHONY: test-long
-test-long: ## Slower tests: takeover of metrics-server, runbooks, chart, GitOps, faults, other clusters, load (two hours more, without builds; root). Removes the test cluster.
-	@TEST_TIER=long hack/test.sh integration e2e clusters bench
+test-long: ## Slower tests: takeover of metrics-server, runbooks, chart, GitOps, faults, other clusters, load, a release's files (two hours more, without builds; root). Removes the test cluster.
+	@TEST_TIER=long hack/test.sh integration e2e clusters bench release
 
 .PHONY: test-soak
 test-soak: ## Ten upgrades, rollbacks and rotations, faults in pairs, and checks of durations (an hour and a half, on an idle machine; root).

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test.sh PART...: runs the parts unit, integration, e2e and clusters, each to its end, and then reports failures and
-# durations.
+# test.sh PART...: runs the parts unit, integration, e2e, clusters, bench and release, each to its end, and then
+# reports failures and durations.
 # test/tiers has the tests of the tier TEST_TIER (test, long or soak) and the time limit of each part. RUN, a pattern
 # for go test -run, selects tests of integration and e2e in any tier.
 set -euo pipefail
@@ -253,6 +253,18 @@ bench() {
 	verbose_step bench "make bench SCALE=small" make bench SCALE=small
 }
 
+# release makes a release's files twice, the second time in a clone, and compares their checksums.
+release() {
+	title "Release: the same files twice"
+	local clone=bin/release-clone
+	rm -rf "$clone"
+	verbose_step release "make release" make release VERSION=v0.0.0-rc.0 || return
+	quiet_step release "clone" git clone --quiet "$PWD" "$clone" || return
+	quiet_step release "make release in the clone" make -C "$clone" release VERSION=v0.0.0-rc.0 || return
+	quiet_step release "same checksums" diff dist/checksums.txt "$clone/dist/checksums.txt" || return
+	rm -rf "$clone"
+}
+
 main() {
 	# testrun forwards an interrupt and exits; no other part starts.
 	trap 'exit 130' INT TERM HUP
@@ -261,7 +273,7 @@ main() {
 	# A complete run that passes is recorded for a release.
 	local part pattern whole=
 	case "$TEST_TIER $*${RUN:+ $RUN}$(env | grep -E '^(E2E_|OPERATIONS=|SEED=)' || true)" in
-	"long integration e2e clusters bench" | "soak integration e2e") whole=$(clean_tree || true) ;;
+	"long integration e2e clusters bench release" | "soak integration e2e") whole=$(clean_tree || true) ;;
 	esac
 	if [ "$TEST_TIER" = soak ]; then
 		export E2E_SPEC_CYCLES=${E2E_SPEC_CYCLES:-10} E2E_IMAGE_CYCLES=${E2E_IMAGE_CYCLES:-4}
@@ -292,8 +304,8 @@ main() {
 
 for part in "$@"; do
 	case "$part" in
-	unit | integration | e2e | clusters | bench) ;;
-	*) echo "unknown part $part: use unit, integration, e2e, clusters or bench" >&2 && exit 2 ;;
+	unit | integration | e2e | clusters | bench | release) ;;
+	*) echo "unknown part $part: use unit, integration, e2e, clusters, bench or release" >&2 && exit 2 ;;
 	esac
 done
 # Concurrent runs would share the results and the cluster. Bash has read all of this file by now: an edit during a run

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/go-logr/logr"
@@ -82,6 +83,9 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd.SetErr(streams.ErrOut)
 	flags.AddFlags(cmd.PersistentFlags())
 	addVerbosity(cmd)
+	// As in kubectl, the help of a command does not repeat the flags of the connection.
+	cmd.SetUsageTemplate(strings.Replace(cmd.UsageTemplate(), "{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}",
+		`  Those of kubectl for the connection; "{{.Root.DisplayName}} --help" lists them.`, 1))
 	cmd.AddCommand(
 		adapterconfig.NewCommand(streams),
 		adopt.NewCommand(flags, streams),

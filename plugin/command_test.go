@@ -49,9 +49,8 @@ func TestHelp(t *testing.T) {
 			if code != output.OK || errs != "" {
 				t.Fatalf("exit code %d, stderr %s", code, errs)
 			}
-			// What kubectl's own flags say changes with Kubernetes.
-			text, _, _ := strings.Cut(out, "\nGlobal Flags:")
-			if command == "" {
+			text := out
+			if command == "" { // what kubectl's own flags say changes with Kubernetes
 				text, _, _ = strings.Cut(out, "\nFlags:")
 			}
 			plugincluster.Golden(t, "help-"+strings.ReplaceAll(command, " ", "-")+".txt", text)

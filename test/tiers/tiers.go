@@ -95,11 +95,11 @@ const extraTests = `
 // cache the unit part takes 25: it compiles everything, and all dependencies once more for the race detector.
 var limits = map[Tier]map[string]time.Duration{
 	Test: {"build": 14 * time.Minute, "unit": 35 * time.Minute, "integration": 10 * time.Minute, "e2e": 25 * time.Minute},
-	Long: {"build": 80 * time.Minute, "integration": 20 * time.Minute, "e2e": 75 * time.Minute, "clusters": 70 * time.Minute, "bench": 10 * time.Minute},
+	Long: {"build": 80 * time.Minute, "integration": 20 * time.Minute, "e2e": 75 * time.Minute, "clusters": 70 * time.Minute, "bench": 10 * time.Minute, "release": 50 * time.Minute},
 	Soak: {"build": 40 * time.Minute, "integration": 60 * time.Minute, "e2e": 120 * time.Minute},
 }
 
-// Limit returns the time limit of a part: build, unit, integration, e2e, clusters or bench.
+// Limit returns the time limit of a part: build, unit, integration, e2e, clusters, bench or release.
 func Limit(tier Tier, part string) (time.Duration, error) {
 	limit, ok := limits[tier][part]
 	if !ok {
@@ -109,7 +109,7 @@ func Limit(tier Tier, part string) (time.Duration, error) {
 }
 
 // Parts of a run, in their order.
-var Parts = []string{"build", "unit", "integration", "e2e", "clusters", "bench"}
+var Parts = []string{"build", "unit", "integration", "e2e", "clusters", "bench", "release"}
 
 // Total returns the time limit of all parts together.
 func Total(tier Tier) time.Duration {
