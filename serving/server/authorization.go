@@ -75,14 +75,14 @@ func refuseMetricsAPIAccounts(_ context.Context, a authorizer.Attributes) (autho
 
 // widestFirst authorizes a wider request first, and the request itself only if that is not allowed: one with
 // selectors without them, one for a custom or external metric for all of them in all namespaces, and one for the metrics of
-// a pod or node for those of all. A selector restricts a request (KEP-4601), and a user who may read everything may read
-// some of it.
+// a pod, a node or the pods of a namespace for those of all. A selector restricts a request (KEP-4601), and a user who may
+// read everything may read some of it.
 //
 // Each authorization is a SubjectAccessReview, which is cached for some seconds by all of its
 // attributes, selectors included, and limited to 200 a second (the generic API server's
 // client). Thousands of autoscalers, each with a metric or a selector of its own, would exceed that when
 // they list, or watch again after a rollout. For the same reason concurrent equal
-// authorizations share one request.
+// authorizations share one request, and its error: thousands of narrower ones would fail, too.
 //
 // An authorizer of kube-apiserver's that denies one metric or namespace to a user who may read all of them is not asked
 // about it here. It was when kube-apiserver passed the request on; one that goes to this server itself it does not see.
@@ -101,19 +101,22 @@ func (w *widestFirst) Authorize(ctx context.Context, a authorizer.Attributes) (a
 	case !a.IsResourceRequest():
 	case group == custom_metrics.GroupName, group == external_metrics.GroupName:
 		wider = append(wider, allMetrics{allObjects{unselective{a}}})
-	case group == metrics.GroupName && a.GetName() != "":
+	case group == metrics.GroupName && (a.GetNamespace() != "" || a.GetName() != ""):
 		wider = append(wider, allObjects{unselective{a}})
 	}
 	if selects(a) {
 		wider = append(wider, unselective{a})
 	}
 	for _, of := range wider {
-		// Anything but an allow is decided by what is narrower, also an error because the
-		// caller that started a shared request has left.
-		shared, _, _ := w.running.Do(attributesKey(of), func() (any, error) {
-			decision, reason, err := w.Authorizer.Authorize(ctx, of)
-			return widerResult{reason: reason, allowed: err == nil && decision == authorizer.DecisionAllow}, nil
+		shared, err, _ := w.running.Do(attributesKey(of), func() (any, error) {
+			// The caller that started it may leave before others.
+			decision, reason, err := w.Authorizer.Authorize(context.WithoutCancel(ctx), of)
+			return widerResult{reason: reason, allowed: decision == authorizer.DecisionAllow}, err
 		})
+		if err != nil {
+			return authorizer.DecisionNoOpinion, "", err
+		}
+		// Anything but an allow is decided by what is narrower.
 		if result := shared.(widerResult); result.allowed {
 			return authorizer.DecisionAllow, result.reason, nil
 		}

@@ -136,11 +136,11 @@ func TestWidestFirst(t *testing.T) {
 		},
 		"no answer to the broad question": {
 			attributes: authorizer.AttributesRecord{LabelSelectorRequirements: byLabel},
-			broad:      allow, broadErr: broken, narrow: none, asked: []string{"broad", "narrow"}, want: none,
+			broad:      allow, broadErr: broken, narrow: allow, asked: []string{"broad"}, want: none, wantErr: broken,
 		},
-		"no answer at all": {
+		"no answer to the narrow question": {
 			attributes: authorizer.AttributesRecord{LabelSelectorRequirements: byLabel},
-			broadErr:   broken, narrow: none, narrowErr: broken, asked: []string{"broad", "narrow"}, want: none, wantErr: broken,
+			broad:      none, narrow: none, narrowErr: broken, asked: []string{"broad", "narrow"}, want: none, wantErr: broken,
 		},
 		"all metrics are allowed": {
 			attributes: authorizer.AttributesRecord{ResourceRequest: true, APIGroup: "external.metrics.k8s.io", Resource: "depth", LabelSelectorRequirements: byLabel},
@@ -157,6 +157,18 @@ func TestWidestFirst(t *testing.T) {
 		"all pods are allowed": {
 			attributes: authorizer.AttributesRecord{ResourceRequest: true, APIGroup: "metrics.k8s.io", Resource: "pods", Namespace: "ns", Name: "a"},
 			objects:    allow, narrow: none, asked: []string{"objects"}, want: allow,
+		},
+		"all pods are allowed, and those of a namespace are read": {
+			attributes: authorizer.AttributesRecord{ResourceRequest: true, APIGroup: "metrics.k8s.io", Resource: "pods", Namespace: "ns", LabelSelectorRequirements: byLabel},
+			objects:    allow, broad: none, narrow: none, asked: []string{"objects"}, want: allow,
+		},
+		"the pods of a namespace are allowed": {
+			attributes: authorizer.AttributesRecord{ResourceRequest: true, APIGroup: "metrics.k8s.io", Resource: "pods", Namespace: "ns", LabelSelectorRequirements: byLabel},
+			objects:    none, broad: allow, narrow: none, asked: []string{"objects", "broad"}, want: allow,
+		},
+		"some pods of a namespace are allowed": {
+			attributes: authorizer.AttributesRecord{ResourceRequest: true, APIGroup: "metrics.k8s.io", Resource: "pods", Namespace: "ns", LabelSelectorRequirements: byLabel},
+			objects:    none, broad: deny, narrow: allow, asked: []string{"objects", "broad", "narrow"}, want: allow,
 		},
 		"a pod is allowed": {
 			attributes: authorizer.AttributesRecord{ResourceRequest: true, APIGroup: "metrics.k8s.io", Resource: "pods", Namespace: "ns", Name: "a"},
@@ -209,17 +221,22 @@ func TestWidestFirst(t *testing.T) {
 	}
 }
 
-// TestWidestFirstSharesRequests: equal concurrent authorizations share one request;
-// those of another user do not.
+// TestWidestFirstSharesRequests: equal concurrent authorizations share one request, also when the
+// caller that started it has left; those of another user do not.
 func TestWidestFirstSharesRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})
 		var asked atomic.Int64
-		b := &widestFirst{Authorizer: authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+		b := &widestFirst{Authorizer: authorizer.AuthorizerFunc(func(ctx context.Context, _ authorizer.Attributes) (authorizer.Decision, string, error) {
 			asked.Add(1)
-			<-answer
-			return authorizer.DecisionAllow, "", nil
+			select {
+			case <-answer:
+				return authorizer.DecisionAllow, "", nil
+			case <-ctx.Done():
+				return authorizer.DecisionNoOpinion, "", ctx.Err()
+			}
 		})}
+		ctx, leave := context.WithCancel(t.Context())
 		var asking sync.WaitGroup
 		for i := range 100 {
 			requirements, err := labels.ParseToRequirements(fmt.Sprintf("app=a-%d", i))
@@ -227,7 +244,7 @@ func TestWidestFirstSharesRequests(t *testing.T) {
 				t.Fatal(err)
 			}
 			asking.Go(func() {
-				decision, _, err := b.Authorize(t.Context(), authorizer.AttributesRecord{
+				decision, _, err := b.Authorize(ctx, authorizer.AttributesRecord{
 					User: &user.DefaultInfo{Name: "user", Groups: []string{"group"}, Extra: map[string][]string{"n": {fmt.Sprint(i % 2)}}},
 					Verb: "watch", Resource: "pods", ResourceRequest: true, LabelSelectorRequirements: requirements,
 				})
@@ -240,6 +257,8 @@ func TestWidestFirstSharesRequests(t *testing.T) {
 		if got := asked.Load(); got != 2 {
 			t.Errorf("%d questions of two users", got)
 		}
+		leave()
+		synctest.Wait()
 		close(answer)
 		asking.Wait()
 	})
