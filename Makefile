@@ -94,7 +94,8 @@ bench-packages: ## Go benchmarks of the packages of the data path, with allocati
 .PHONY: bench-watch
 bench-watch: build ## 10,000 watches on this machine, and watching against polling, also through kube-apiserver (Linux; half an hour, needs it quiet).
 	@KUBEBUILDER_ASSETS=$(ASSETS); export KUBEBUILDER_ASSETS; \
-	go -C bench run ./watch --plot ../docs/reference/images/watch-against-polling.png
+	go -C bench run ./watch --skip-proxied --plot ../docs/reference/images/watch-against-polling.png && \
+	go -C bench run ./watch --skip-many --skip-comparison --nodes 100 # beside 10,000 clients, kube-apiserver and Prometheus
 
 .PHONY: bench-queries
 bench-queries: build ## Custom and external metrics beside prometheus-adapter, for up to 1,000 autoscalers (Linux; ten minutes, needs it quiet); SCALE=small takes 3 minutes.

@@ -253,16 +253,19 @@ bench() {
 	verbose_step bench "make bench SCALE=small" make bench SCALE=small
 }
 
-# release makes a release's files twice, the second time in a clone, and compares their checksums.
+# release makes a release's files in two clones of the commit, and compares their checksums. After a failure the clones
+# stay, to compare the files.
 release() {
 	title "Release: the same files twice"
-	local clone=bin/release-clone
-	rm -rf "$clone"
-	verbose_step release "make release" make release VERSION=v0.0.0-rc.0 || return
-	quiet_step release "clone" git clone --quiet "$PWD" "$clone" || return
-	quiet_step release "make release in the clone" make -C "$clone" release VERSION=v0.0.0-rc.0 || return
-	quiet_step release "same checksums" diff dist/checksums.txt "$clone/dist/checksums.txt" || return
-	rm -rf "$clone"
+	local clones=bin/release-clones clone
+	rm -rf "$clones"
+	for clone in first second; do
+		quiet_step release "$clone clone" git clone --quiet "$PWD" "$clones/$clone" || return
+		quiet_step release "make release in the $clone clone" \
+			make -C "$clones/$clone" release VERSION=v0.0.0-rc.0 PUSH= PREFIX= PLATFORMS= || return
+	done
+	quiet_step release "same checksums" diff "$clones/first/dist/checksums.txt" "$clones/second/dist/checksums.txt" || return
+	rm -rf "$clones"
 }
 
 main() {

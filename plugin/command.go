@@ -85,7 +85,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	addVerbosity(cmd)
 	// As in kubectl, the help of a command does not repeat the flags of the connection.
 	cmd.SetUsageTemplate(strings.Replace(cmd.UsageTemplate(), "{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}",
-		`  Those of kubectl for the connection; "{{.Root.DisplayName}} --help" lists them.`, 1))
+		`  Those of kubectl for the connection, and -v; "{{.Root.DisplayName}} --help" lists them.`, 1))
 	cmd.AddCommand(
 		adapterconfig.NewCommand(streams),
 		adopt.NewCommand(flags, streams),

@@ -51,7 +51,11 @@ func TestHelp(t *testing.T) {
 			}
 			text := out
 			if command == "" { // what kubectl's own flags say changes with Kubernetes
-				text, _, _ = strings.Cut(out, "\nFlags:")
+				var flags string
+				text, flags, _ = strings.Cut(out, "\nFlags:")
+				if !strings.Contains(flags, "--kubeconfig") || !strings.Contains(flags, "-v, --v") {
+					t.Errorf("flags:%s", flags)
+				}
 			}
 			plugincluster.Golden(t, "help-"+strings.ReplaceAll(command, " ", "-")+".txt", text)
 		})

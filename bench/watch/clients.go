@@ -15,11 +15,15 @@ type watcher struct {
 	client map[string]received // nil unless ages count
 	opened time.Time
 	lines  lines
+	status int
 	begun  bool
 	synced bool
 }
 
-func (w *watcher) Head(status int, _ time.Time) { refuse(w.tally, status) }
+func (w *watcher) Head(status int, _ time.Time) {
+	w.status = status
+	refuse(w.tally, status)
+}
 
 func refuse(t *tally, status int) {
 	if status != http.StatusOK {
@@ -32,6 +36,7 @@ func refuse(t *tally, status int) {
 func (w *watcher) Body(piece []byte, at time.Time) {
 	w.tally.mu.Lock()
 	defer w.tally.mu.Unlock()
+	w.tally.explain(w.status, piece)
 	w.lines.add(piece, func(line []byte) { w.take(line, at) })
 }
 
@@ -76,10 +81,14 @@ type poller struct {
 	tally  *tally
 	client map[string]received
 	path   string
+	status int
 	body   []byte
 }
 
-func (p *poller) Head(status int, _ time.Time) { refuse(p.tally, status) }
+func (p *poller) Head(status int, _ time.Time) {
+	p.status = status
+	refuse(p.tally, status)
+}
 
 func (p *poller) Body(piece []byte, _ time.Time) { p.body = append(p.body, piece...) }
 
@@ -88,6 +97,7 @@ func (p *poller) End(err error, at time.Time) {
 	p.tally.mu.Lock()
 	defer p.tally.mu.Unlock()
 	p.tally.lists++
+	p.tally.explain(p.status, p.body)
 	o, rest, ok := nextObject(p.body)
 	if !ok {
 		p.tally.events += bytes.Count(p.body, timestamp) // values of another API

@@ -34,8 +34,9 @@ type tally struct {
 	ages *figures.Ages
 	// clients have their newest data point of each pod.
 	clients []map[string]received
-	// refused counts responses other than 200, by status; failed is another error.
+	// refused counts responses other than 200, by status, and bodies has the first of each; failed is another error.
 	refused map[int]int
+	bodies  map[int]string
 	// refusable means that a 429 is a result, not a failure of the load.
 	refusable bool
 	failed    []error
@@ -47,7 +48,7 @@ type tally struct {
 type received struct{ sample, since time.Time }
 
 func newTally(e *environment) *tally {
-	return &tally{environment: e, refused: map[int]int{}, ages: &figures.Ages{}}
+	return &tally{environment: e, refused: map[int]int{}, bodies: map[int]string{}, ages: &figures.Ages{}}
 }
 
 // take counts a data point that a client received. The lock must be held.
@@ -98,6 +99,13 @@ func (t *tally) record(on bool, now time.Time) {
 	}
 }
 
+// explain keeps the first body of each status but 200. The lock must be held.
+func (t *tally) explain(status int, body []byte) {
+	if status != http.StatusOK && t.bodies[status] == "" {
+		t.bodies[status] = string(body[:min(len(body), 1000)])
+	}
+}
+
 // err returns the first failure, if any.
 func (t *tally) err() error {
 	t.mu.Lock()
@@ -107,7 +115,7 @@ func (t *tally) err() error {
 		if status == http.StatusTooManyRequests && t.refusable {
 			continue
 		}
-		errs = append(errs, fmt.Errorf("%d requests were answered with status %d", n, status))
+		errs = append(errs, fmt.Errorf("%d requests were answered with status %d, the first with %q", n, status, t.bodies[status]))
 	}
 	if n := len(t.failed); n > 0 {
 		errs = append(errs, fmt.Errorf("%d requests broke, the first: %w", n, t.failed[0]))

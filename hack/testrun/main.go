@@ -150,7 +150,7 @@ func limit() *cobra.Command {
 			return err
 		},
 	}
-	command.Flags().StringVar(&part, "part", "", "build, unit, integration or e2e")
+	command.Flags().StringVar(&part, "part", "", "build, unit, integration, e2e, clusters, bench or release")
 	command.Flags().StringVar(&tier, "tier", string(tiers.Test), "test, long or soak")
 	return command
 }

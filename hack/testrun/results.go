@@ -154,10 +154,14 @@ func (r *Results) again() map[string]string {
 	return patterns
 }
 
-// require adds a failure for each part that has no finished test, but bench and release, which have none.
+// require adds a failure for each part that has no finished test; for bench and release, which have none, no step.
 func (r *Results) require(parts []string) {
 	for _, part := range parts {
-		if part != "bench" && part != "release" && !slices.ContainsFunc(r.Tests, func(test Test) bool { return test.Part == part }) {
+		run := slices.ContainsFunc(r.Tests, func(test Test) bool { return test.Part == part })
+		if part == "bench" || part == "release" {
+			run = slices.ContainsFunc(r.Steps, func(step Step) bool { return step.Part == part })
+		}
+		if !run {
 			r.Failures = append(r.Failures, Failure{Part: part, Output: "no test of it was run"})
 		}
 	}

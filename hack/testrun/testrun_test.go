@@ -155,14 +155,17 @@ func TestNothingPassesUnseen(t *testing.T) {
 	none.Tests = nil
 	missing := good
 	missing.require([]string{"e2e", "unit"})
+	noStep := good
+	noStep.require([]string{"e2e", "release"})
 	for name, results := range map[string]Results{
-		"nothing was run": {}, "no test was run": none, "a step failed": step, "a run was killed": killed, "a part was not run": missing,
+		"nothing was run": {}, "no test was run": none, "a step failed": step, "a run was killed": killed, "a part was not run": missing, "a part without tests has no step": noStep,
 	} {
 		if results.passed() {
 			t.Errorf("%s, and the run has passed", name)
 		}
 	}
-	good.require([]string{"e2e"})
+	good.Steps = append(good.Steps, Step{Part: "release", Name: "same checksums"})
+	good.require([]string{"e2e", "release"})
 	if !good.passed() {
 		t.Error("all passed, and the run has not")
 	}

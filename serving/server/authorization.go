@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/fields"
@@ -87,12 +88,16 @@ func refuseMetricsAPIAccounts(_ context.Context, a authorizer.Attributes) (autho
 // An authorizer of kube-apiserver's that denies one metric or namespace to a user who may read all of them is not asked
 // about it here. It was when kube-apiserver passed the request on; one that goes to this server itself it does not see.
 //
-// A user who may read only some objects costs one or two more SubjectAccessReviews per namespace,
-// cached like any other (--authorization-webhook-cache-unauthorized-ttl).
+// A user who may read only some objects costs one more SubjectAccessReview for each verb and resource, and with selectors
+// one for each namespace, cached like any other (--authorization-webhook-cache-unauthorized-ttl). While these cannot be
+// made, it is answered an error, also if its own permission is still cached.
 type widestFirst struct {
 	authorizer.Authorizer
 	running singleflight.Group
 }
+
+// sharedReviewTimeout bounds a review that may outlive its callers. 10,000 reviews take 50 s.
+const sharedReviewTimeout = time.Minute
 
 // Authorize implements authorizer.Authorizer.
 func (w *widestFirst) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -110,7 +115,9 @@ func (w *widestFirst) Authorize(ctx context.Context, a authorizer.Attributes) (a
 	for _, of := range wider {
 		shared, err, _ := w.running.Do(attributesKey(of), func() (any, error) {
 			// The caller that started it may leave before others.
-			decision, reason, err := w.Authorizer.Authorize(context.WithoutCancel(ctx), of)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sharedReviewTimeout)
+			defer cancel()
+			decision, reason, err := w.Authorizer.Authorize(ctx, of)
 			return widerResult{reason: reason, allowed: decision == authorizer.DecisionAllow}, err
 		})
 		if err != nil {

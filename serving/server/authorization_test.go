@@ -94,6 +94,21 @@ func TestAuthorizer(t *testing.T) {
 			}
 		})
 	}
+	t.Run("once for all namespaces", func(t *testing.T) {
+		reviews = nil
+		for _, namespace := range []string{"a", "b"} {
+			watch := pods
+			watch.User, watch.Verb, watch.Namespace = &user.DefaultInfo{Name: "jane"}, "watch", namespace
+			if got, _, err := a.Authorize(t.Context(), watch); err != nil || got != authorizer.DecisionAllow {
+				t.Errorf("decision %v, %v", got, err)
+			}
+		}
+		watched := asked
+		watched.Verb = "watch"
+		if diff := cmp.Diff([]authorizationv1.SubjectAccessReviewSpec{{User: "jane", ResourceAttributes: &watched}}, reviews); diff != "" {
+			t.Errorf("reviews (-want +got):\n%s", diff)
+		}
+	})
 }
 
 // TestWidestFirst checks the requests to the authorizer, in order, and the decision.
@@ -112,9 +127,11 @@ func TestWidestFirst(t *testing.T) {
 		all, objects        authorizer.Decision
 		broad, narrow       authorizer.Decision
 		broadErr, narrowErr error
-		asked               []string
-		want                authorizer.Decision
-		wantErr             error
+		// wideErr is the error for all metrics and all objects.
+		wideErr error
+		asked   []string
+		want    authorizer.Decision
+		wantErr error
 	}{
 		"without selectors, yes": {narrow: allow, asked: []string{"narrow"}, want: allow},
 		"without selectors, no":  {narrow: none, asked: []string{"narrow"}, want: none},
@@ -154,6 +171,18 @@ func TestWidestFirst(t *testing.T) {
 			attributes: authorizer.AttributesRecord{ResourceRequest: true, APIGroup: "external.metrics.k8s.io", Resource: "depth", LabelSelectorRequirements: byLabel},
 			all:        deny, broad: none, narrow: allow, asked: []string{"all", "broad", "narrow"}, want: allow,
 		},
+		"no answer to the question about all metrics": {
+			attributes: authorizer.AttributesRecord{ResourceRequest: true, APIGroup: "external.metrics.k8s.io", Resource: "depth"},
+			wideErr:    broken, narrow: allow, asked: []string{"all"}, want: none, wantErr: broken,
+		},
+		"no answer to the question about all pods": {
+			attributes: authorizer.AttributesRecord{ResourceRequest: true, APIGroup: "metrics.k8s.io", Resource: "pods", Namespace: "ns"},
+			wideErr:    broken, narrow: allow, asked: []string{"objects"}, want: none, wantErr: broken,
+		},
+		"nodes by a selector": {
+			attributes: authorizer.AttributesRecord{ResourceRequest: true, APIGroup: "metrics.k8s.io", Resource: "nodes", LabelSelectorRequirements: byLabel},
+			broad:      allow, narrow: none, asked: []string{"broad"}, want: allow,
+		},
 		"all pods are allowed": {
 			attributes: authorizer.AttributesRecord{ResourceRequest: true, APIGroup: "metrics.k8s.io", Resource: "pods", Namespace: "ns", Name: "a"},
 			objects:    allow, narrow: none, asked: []string{"objects"}, want: allow,
@@ -191,14 +220,14 @@ func TestWidestFirst(t *testing.T) {
 						t.Errorf("the question about all metrics is %s", got)
 					}
 					asked = append(asked, "all")
-					return test.all, "", nil
+					return test.all, "", test.wideErr
 				}
 				if _, objects := a.(allObjects); objects {
 					if got := fmt.Sprint(a.GetAPIGroup(), a.GetNamespace(), a.GetResource(), a.GetName(), selects(a)); got != "metrics.k8s.iopodsfalse" {
 						t.Errorf("the question about all objects is %s", got)
 					}
 					asked = append(asked, "objects")
-					return test.objects, "", nil
+					return test.objects, "", test.wideErr
 				}
 				if _, broad := a.(unselective); broad {
 					if selects(a) {
@@ -221,45 +250,60 @@ func TestWidestFirst(t *testing.T) {
 	}
 }
 
-// TestWidestFirstSharesRequests: equal concurrent authorizations share one request, also when the
-// caller that started it has left; those of another user do not.
+// TestWidestFirstSharesRequests: equal concurrent authorizations share one request and its error, also when
+// the caller that started it has left; those of another user do not.
 func TestWidestFirstSharesRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		answer := make(chan struct{})
-		var asked atomic.Int64
-		b := &widestFirst{Authorizer: authorizer.AuthorizerFunc(func(ctx context.Context, _ authorizer.Attributes) (authorizer.Decision, string, error) {
-			asked.Add(1)
-			select {
-			case <-answer:
-				return authorizer.DecisionAllow, "", nil
-			case <-ctx.Done():
-				return authorizer.DecisionNoOpinion, "", ctx.Err()
-			}
-		})}
-		ctx, leave := context.WithCancel(t.Context())
-		var asking sync.WaitGroup
-		for i := range 100 {
-			requirements, err := labels.ParseToRequirements(fmt.Sprintf("app=a-%d", i))
-			if err != nil {
-				t.Fatal(err)
-			}
-			asking.Go(func() {
-				decision, _, err := b.Authorize(ctx, authorizer.AttributesRecord{
-					User: &user.DefaultInfo{Name: "user", Groups: []string{"group"}, Extra: map[string][]string{"n": {fmt.Sprint(i % 2)}}},
-					Verb: "watch", Resource: "pods", ResourceRequest: true, LabelSelectorRequirements: requirements,
-				})
-				if err != nil || decision != authorizer.DecisionAllow {
-					t.Errorf("decision %v, %v", decision, err)
-				}
+	for name, test := range map[string]struct {
+		decision authorizer.Decision
+		err      error
+	}{
+		"allowed":   {authorizer.DecisionAllow, nil},
+		"no answer": {authorizer.DecisionNoOpinion, errors.New("kube-apiserver is away")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testSharedRequest(t, test.decision, test.err) })
+		})
+	}
+}
+
+func testSharedRequest(t *testing.T, want authorizer.Decision, wantErr error) {
+	answer := make(chan struct{})
+	var asked atomic.Int64
+	b := &widestFirst{Authorizer: authorizer.AuthorizerFunc(func(ctx context.Context, _ authorizer.Attributes) (authorizer.Decision, string, error) {
+		asked.Add(1)
+		if _, bounded := ctx.Deadline(); !bounded {
+			t.Error("a request without a deadline")
+		}
+		select {
+		case <-answer:
+			return want, "", wantErr
+		case <-ctx.Done():
+			return authorizer.DecisionNoOpinion, "", ctx.Err()
+		}
+	})}
+	ctx, leave := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	for i := range 100 {
+		requirements, err := labels.ParseToRequirements(fmt.Sprintf("app=a-%d", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		asking.Go(func() {
+			decision, _, err := b.Authorize(ctx, authorizer.AttributesRecord{
+				User: &user.DefaultInfo{Name: "user", Groups: []string{"group"}, Extra: map[string][]string{"n": {fmt.Sprint(i % 2)}}},
+				Verb: "watch", Resource: "pods", ResourceRequest: true, LabelSelectorRequirements: requirements,
 			})
-		}
-		synctest.Wait()
-		if got := asked.Load(); got != 2 {
-			t.Errorf("%d questions of two users", got)
-		}
-		leave()
-		synctest.Wait()
-		close(answer)
-		asking.Wait()
-	})
+			if decision != want || !errors.Is(err, wantErr) {
+				t.Errorf("decision %v, %v", decision, err)
+			}
+		})
+	}
+	synctest.Wait()
+	leave()
+	synctest.Wait()
+	close(answer)
+	asking.Wait()
+	if got := asked.Load(); got != 2 {
+		t.Errorf("%d questions of two users", got)
+	}
 }

@@ -160,8 +160,8 @@ func TestDecide(t *testing.T) {
 		{on: "a server behind the APIService does not serve", changes: []func(*Version){otherTarget(true), oursAway, noneServes}},
 		{on: "is to move, the target does not serve", changes: []func(*Version){oursAway, noneServes, func(v *Version) { v.OtherServed = true }}},
 		{on: "not all servers serve", changes: []func(*Version){oursAway, noneServes}},
-		{on: "no ready pod has answered", changes: []func(*Version){ours, unanswered, func(v *Version) { v.Unanswered.Elapsed = 10 * time.Minute }}},
-		{on: "no ready pod has answered", changes: []func(*Version){ours, unanswered, func(v *Version) { v.Alternative = true }}},
+		{on: "each ready pod has failed to answer", changes: []func(*Version){ours, unanswered, func(v *Version) { v.Unanswered.Elapsed = 10 * time.Minute }}},
+		{on: "each ready pod has failed to answer", changes: []func(*Version){ours, unanswered, func(v *Version) { v.Alternative = true }}},
 		{on: "has not been compared", changes: []func(*Version){ours, unanswered}},
 		{on: "ready for less than 10 s", changes: []func(*Version){ours, unanswered, otherTarget(true), func(v *Version) {
 			// Our pods failed until spec.existing was set, whose endpoints are only asked for their discovery.

@@ -144,7 +144,7 @@ var leaving = []Transition{
 		when: (*Version).cannotMove, Do: Retire, To: Retiring, text: func(v *Version) string { return v.Servers.Lacking(v.GV)[0] + " does not serve it" },
 	},
 	{
-		From: existing, On: "no ready pod has answered the version's requests for a minute, or for ten without another version to use",
+		From: existing, On: "each ready pod has failed to answer the version's requests for a minute, or for ten without another version to use",
 		when: (*Version).IsUnanswered, Do: Retire, To: Retiring, text: func(v *Version) string {
 			failing, _ := v.Servers.ByRequests(v.GV)
 			return "no ready pod answers its requests: " + failing.DescribeFailing(v.GV)
