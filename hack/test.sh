@@ -264,8 +264,19 @@ release() {
 		quiet_step release "make release in the $clone clone" \
 			make -C "$clones/$clone" release VERSION=v0.0.0-rc.0 PUSH= PREFIX= PLATFORMS= || return
 	done
+	quiet_step release "start on arm64" start_arm64 "$clones/first/bin/release/arm64/operator" "$clones/first/bin/release/arm64/serving" || return
 	quiet_step release "same checksums" diff "$clones/first/dist/checksums.txt" "$clones/second/dist/checksums.txt" || return
 	rm -rf "$clones"
+}
+
+# start_arm64 FILE...: starts programs for arm64 under qemu.
+start_arm64() {
+	command -v qemu-aarch64-static >/dev/null ||
+		sh -c 'apt-get update && apt-get install -y --no-install-recommends qemu-user-static' || return
+	local file
+	for file in "$@"; do
+		qemu-aarch64-static "$file" --version || return
+	done
 }
 
 main() {

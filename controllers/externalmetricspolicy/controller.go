@@ -49,7 +49,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		// Without the permission to list policies this waits, while a controller would end the operator.
 		switch _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.ExternalMetricsPolicy{}); {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // the operator ends
 		case err != nil:
 			return fmt.Errorf("watch ExternalMetricsPolicies: %w", err)
 		}

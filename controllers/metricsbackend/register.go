@@ -182,7 +182,7 @@ func (s *reconcileState) observeServers(v *lifecycle.Version) {
 	for _, server := range v.Servers {
 		v.Lacked[server.Template] = s.history.streaks.Get(stateKey{templateLacks, v.GV.String(), server.Template}).Count > 0
 	}
-	moves := v.Live != nil && !(v.Identity.HasLabel(v.Live) && v.Identity.PointsToTarget(v.Live))
+	moves := v.Live != nil && (!v.Identity.HasLabel(v.Live) || !v.Identity.PointsToTarget(v.Live))
 	if !moves || v.WaitReason() != "" || v.Conflict != "" {
 		// The next move starts its own delay.
 		s.history.streaks.ResetFunc(func(key stateKey) bool { return key.state == targetReady && key.name == v.Name() })

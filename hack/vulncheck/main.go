@@ -43,7 +43,7 @@ func run(path string, results io.Reader, out io.Writer) error {
 		return fmt.Errorf("results of govulncheck: %w", err)
 	}
 	report, err := judge(found, accepted)
-	fmt.Fprint(out, report)
+	_, _ = fmt.Fprint(out, report)
 	return err
 }
 

@@ -247,7 +247,7 @@ func TestAppliedAgain(t *testing.T) {
 	keda := (&options{api: "external", source: "keda"}).sourceOf(&w.APIServices[len(w.APIServices)-1])
 	b.Spec.Sources = []v1alpha1.SourceSpec{{Name: "prometheus", Prometheus: &v1alpha1.PrometheusSource{URL: "http://prometheus"}}, keda, adapter}
 	// As kube-apiserver writes it.
-	fields := func(text string) *metav1.FieldsV1 { return metav1.NewFieldsV1(text) }
+	fields := metav1.NewFieldsV1
 	b.ManagedFields = []metav1.ManagedFieldsEntry{
 		{Manager: "helm", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: fields(`{"f:spec":{"f:externalMetrics":{"f:adoptDespiteLostMetrics":{}},"f:sources":{"k:{\"name\":\"prometheus\"}":{".":{},"f:name":{}}}}}`)},
 		{Manager: "kubectl-metrics-backend", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: fields(`{"f:spec":{

@@ -112,7 +112,8 @@ func (o *options) do(ctx context.Context, p *plan) error {
 func (o *options) write(ctx context.Context, s *step) error {
 	ctx, cancel := context.WithTimeout(ctx, o.cluster.Timeout)
 	defer cancel()
-	object, verb, err := s.object.DeepCopy(), "apply", error(nil)
+	object, verb := s.object.DeepCopy(), "apply"
+	var err error
 	switch {
 	case s.deletes:
 		verb, err = "delete", client.IgnoreNotFound(o.cluster.Objects.Delete(ctx, object))

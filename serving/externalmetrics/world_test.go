@@ -66,7 +66,7 @@ func (f fakeMetrics) ExternalName(namespace, requested string) string {
 	for name, namespaces := range f {
 		if there := namespaces == nil || slices.Contains(namespaces, namespace); there && name == requested {
 			return requested
-		} else if there && strings.ToLower(name) == strings.ToLower(requested) {
+		} else if there && strings.EqualFold(name, requested) {
 			alike = append(alike, name)
 		}
 	}

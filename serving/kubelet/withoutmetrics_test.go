@@ -112,8 +112,8 @@ func TestPodsWithoutMetrics(t *testing.T) {
 			inBubble(t, func(t *testing.T, certificate tls.Certificate) {
 				start := time.Now()
 				settings := testSettings()
-				scale := max(tt.interval, settings.Interval) / settings.Interval
-				settings.Interval *= scale
+				scale := int(max(tt.interval, settings.Interval) / settings.Interval)
+				settings.Interval *= time.Duration(scale)
 				f := newBubble(t, settings, certificate, func(_ string, w http.ResponseWriter, _ *http.Request) {
 					var b strings.Builder
 					at := time.Since(start)
@@ -123,7 +123,7 @@ func TestPodsWithoutMetrics(t *testing.T) {
 				})
 				f.add(1)
 				for i, wait := range []time.Duration{2 * time.Minute, 8 * time.Minute} {
-					time.Sleep(wait * scale)
+					time.Sleep(wait * time.Duration(scale))
 					synctest.Wait()
 					report := f.source.Report()
 					want := v1alpha1.KubeletReport{Nodes: 1, Healthy: 1, NewestSample: report.NewestSample, PodsWithoutMetrics: tt.count[i]}

@@ -259,16 +259,18 @@ func TestFailures(t *testing.T) {
 		// want is the beginning of REASON: MESSAGE, and status CODE REASON MESSAGE.
 		want, status string
 	}{
-		"down":                  {nil, at("127.0.0.1:1", nil), "ConnectionFailed: no connection, or it broke: dial tcp 127.0.0.1:1", ""},
-		"breaks":                {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, nil, "ConnectionFailed: no connection, or it broke: ", ""},
-		"no TLS":                {nil, at(plain.Listener.Addr().String(), nil), "ConnectionFailed: what answers does not speak TLS", ""},
-		"of another authority":  {nil, func(w *world) { w.spec.TLS.CASecretKeyRef = nil }, "CertificateUntrusted: the server's certificate is not signed by an authority that is trusted", ""},
-		"for another name":      {nil, func(w *world) { w.spec.TLS.ServerName = "" }, "CertificateUntrusted: the server's certificate is for another name: set tls.serverName to one that is in it: x509: certificate is valid for example.com, *.example.com, not keda-metrics.keda.svc", ""},
-		"no Service":            {nil, at("", query.Failf(query.ReasonServiceMissing, "no such Service")), "ServiceMissing: no such Service", ""},
-		"no address":            {nil, at("", errors.New("no answer")), "ConnectionFailed: no connection, or it broke: no answer", ""},
-		"HTML":                  {says(200, "<html><title>Login TOKEN</title>"), nil, "Malformed: the answer is not what this API answers: ", ""},
-		"YAML":                  {says(200, "kind: ExternalMetricValueList\napiVersion: external.metrics.k8s.io/v1beta1\nitems: []\n"), nil, "Malformed: ", ""},
-		"a redirect":            {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL+"/"+secret, 307) }, nil, "BadStatus: HTTP 307: redirects are not followed, as they would show the token to someone else: " + elsewhere.URL + "/<redacted>", ""},
+		"down":                 {nil, at("127.0.0.1:1", nil), "ConnectionFailed: no connection, or it broke: dial tcp 127.0.0.1:1", ""},
+		"breaks":               {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, nil, "ConnectionFailed: no connection, or it broke: ", ""},
+		"no TLS":               {nil, at(plain.Listener.Addr().String(), nil), "ConnectionFailed: what answers does not speak TLS", ""},
+		"of another authority": {nil, func(w *world) { w.spec.TLS.CASecretKeyRef = nil }, "CertificateUntrusted: the server's certificate is not signed by an authority that is trusted", ""},
+		"for another name":     {nil, func(w *world) { w.spec.TLS.ServerName = "" }, "CertificateUntrusted: the server's certificate is for another name: set tls.serverName to one that is in it: x509: certificate is valid for example.com, *.example.com, not keda-metrics.keda.svc", ""},
+		"no Service":           {nil, at("", query.Failf(query.ReasonServiceMissing, "no such Service")), "ServiceMissing: no such Service", ""},
+		"no address":           {nil, at("", errors.New("no answer")), "ConnectionFailed: no connection, or it broke: no answer", ""},
+		"HTML":                 {says(200, "<html><title>Login TOKEN</title>"), nil, "Malformed: the answer is not what this API answers: ", ""},
+		"YAML":                 {says(200, "kind: ExternalMetricValueList\napiVersion: external.metrics.k8s.io/v1beta1\nitems: []\n"), nil, "Malformed: ", ""},
+		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, elsewhere.URL+"/"+secret, http.StatusTemporaryRedirect)
+		}, nil, "BadStatus: HTTP 307: redirects are not followed, as they would show the token to someone else: " + elsewhere.URL + "/<redacted>", ""},
 		"too long":              {values(strings.Repeat(" ", maxBody)), nil, "TooLarge: the answer is longer than 8388608 bytes", ""},
 		"too long, compressed":  {compressed(strings.Repeat(" ", maxBody+1)), nil, "TooLarge: the answer is longer than 8388608 bytes", ""},
 		"of another kind":       {says(200, `{"kind": "PodList", "apiVersion": "v1", "items": []}`), nil, "Malformed: ", ""},

@@ -29,20 +29,22 @@ func resource(plural, singular, kind string) metav1.APIResource {
 
 // world has groups in an order in which core is not the first.
 func world() ([]*metav1.APIGroup, []*metav1.APIResourceList) {
-	return []*metav1.APIGroup{
-			group("metrics.k8s.io", "v1", "v1beta1"), group("", "v1"), group("apps", "v1"), group("autoscaling", "v2", "v1"),
-			group("networking.k8s.io", "v1"), group("cheese.io", "v2", "v1"), group("old.cheese.io", "v1"),
-		}, []*metav1.APIResourceList{
-			list("metrics.k8s.io/v1", resource("pods", "pod", "PodMetrics")),
-			list("v1", resource("pods", "pod", "Pod"), resource("pods/log", "", "Pod"), resource("endpoints", "endpoints", "Endpoints"), metav1.APIResource{Name: "nodes", Kind: "Node"}),
-			list("apps/v1", resource("deployments", "deployment", "Deployment")),
-			list("autoscaling/v1", resource("horizontalpodautoscalers", "horizontalpodautoscaler", "HorizontalPodAutoscaler")),
-			list("autoscaling/v2", resource("horizontalpodautoscalers", "horizontalpodautoscaler", "HorizontalPodAutoscaler")),
-			list("networking.k8s.io/v1", resource("ingresses", "ingress", "Ingress"), resource("networkpolicies", "networkpolicy", "NetworkPolicy")),
-			list("cheese.io/v1", resource("brands", "brand", "Brand"), resource("rinds", "rind", "Rind")),
-			list("cheese.io/v2", resource("brands", "brand", "Brand")),
-			list("old.cheese.io/v1", resource("brands", "brand", "OldBrand")),
-		}
+	groups := []*metav1.APIGroup{
+		group("metrics.k8s.io", "v1", "v1beta1"), group("", "v1"), group("apps", "v1"), group("autoscaling", "v2", "v1"),
+		group("networking.k8s.io", "v1"), group("cheese.io", "v2", "v1"), group("old.cheese.io", "v1"),
+	}
+	resources := []*metav1.APIResourceList{
+		list("metrics.k8s.io/v1", resource("pods", "pod", "PodMetrics")),
+		list("v1", resource("pods", "pod", "Pod"), resource("pods/log", "", "Pod"), resource("endpoints", "endpoints", "Endpoints"), metav1.APIResource{Name: "nodes", Kind: "Node"}),
+		list("apps/v1", resource("deployments", "deployment", "Deployment")),
+		list("autoscaling/v1", resource("horizontalpodautoscalers", "horizontalpodautoscaler", "HorizontalPodAutoscaler")),
+		list("autoscaling/v2", resource("horizontalpodautoscalers", "horizontalpodautoscaler", "HorizontalPodAutoscaler")),
+		list("networking.k8s.io/v1", resource("ingresses", "ingress", "Ingress"), resource("networkpolicies", "networkpolicy", "NetworkPolicy")),
+		list("cheese.io/v1", resource("brands", "brand", "Brand"), resource("rinds", "rind", "Rind")),
+		list("cheese.io/v2", resource("brands", "brand", "Brand")),
+		list("old.cheese.io/v1", resource("brands", "brand", "OldBrand")),
+	}
+	return groups, resources
 }
 
 func TestFind(t *testing.T) {

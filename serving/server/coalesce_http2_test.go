@@ -47,6 +47,7 @@ func TestEventsAreCoalesced(t *testing.T) {
 	var writes atomic.Int64
 	server.Listener = coalescingListener{countingListener{server.Listener, &writes}}
 	server.EnableHTTP2 = true
+	//nolint:staticcheck // the generic API server does this, too
 	if err := http2.ConfigureServer(server.Config, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -124,12 +124,12 @@ func (w *World) metadata(path string) response {
 	add := func(name string) {
 		list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
-	switch {
-	case path == "nodes":
+	switch path {
+	case "nodes":
 		for _, name := range w.Nodes {
 			add(name)
 		}
-	case path == "namespaces":
+	case "namespaces":
 		found := sets.New[string]()
 		for i := range w.Pods {
 			found.Insert(w.Pods[i].Namespace)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -190,9 +191,11 @@ func (c *Certificate) readSecret(ctx context.Context, name string) (*corev1.Secr
 	secret := &corev1.Secret{}
 	err := c.r.APIReader.Get(ctx, key, secret)
 	switch {
-	case client.IgnoreNotFound(err) != nil:
+	case apierrors.IsNotFound(err):
+		return &corev1.Secret{}, nil
+	case err != nil:
 		return nil, fmt.Errorf("get Secret %s: %w", key, err)
-	case err != nil, secret.Labels[v1alpha1.LabelBackend] != c.in.Serving.Backend:
+	case secret.Labels[v1alpha1.LabelBackend] != c.in.Serving.Backend:
 		return &corev1.Secret{}, nil
 	}
 	return secret, nil

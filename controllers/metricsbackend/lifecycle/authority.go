@@ -93,7 +93,7 @@ func (v *Version) authoritySince() (time.Duration, bool) {
 // KeepsAuthority reports whether our authority may stay in the caBundle of someone else's APIService: it is about to be
 // taken over.
 func (v *Version) KeepsAuthority() bool {
-	return v.Wanted && !v.isRefused() && v.Conflict == "" && v.Paused.Message == "" && !(v.isCompared() && len(v.Differences.Lost) > 0)
+	return v.Wanted && !v.isRefused() && v.Conflict == "" && v.Paused.Message == "" && (!v.isCompared() || len(v.Differences.Lost) == 0)
 }
 
 func (v *Version) lacksAuthority() bool {

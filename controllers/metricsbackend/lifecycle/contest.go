@@ -15,7 +15,8 @@ const (
 	// ContestLimit bounds how often one APIService is written against the same field manager within
 	// ContestWindow. An edit by hand is corrected; without the limit, two controllers would overwrite
 	// each other for ever.
-	ContestLimit  = 3
+	ContestLimit = 3
+	// ContestWindow is the time in which these writes are counted.
 	ContestWindow = 6 * time.Hour
 )
 

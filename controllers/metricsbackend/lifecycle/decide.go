@@ -13,25 +13,25 @@ import (
 type State string
 
 const (
-	// Pending: there is no APIService, or one of someone else that is not taken over yet.
+	// Pending means that there is no APIService, or one of someone else that is not taken over yet.
 	Pending State = "Pending"
-	// Canary: it is being checked whether every kube-apiserver reaches our pods.
+	// Canary means that it is being checked whether every kube-apiserver reaches our pods.
 	Canary State = "Canary"
-	// Moving: the APIService is about to point to another Service, which becomes ours.
+	// Moving means that the APIService is about to point to another Service, which becomes ours.
 	Moving State = "Moving"
-	// Trial: the APIService was taken over, and requests have not yet succeeded for long enough.
+	// Trial means that the APIService was taken over, and requests have not yet succeeded for long enough.
 	Trial State = "Trial"
-	// Registered: the APIService is ours and points to the target.
+	// Registered means that the APIService is ours and points to the target.
 	Registered State = "Registered"
-	// Contested: another field manager keeps changing the APIService back.
+	// Contested means that another field manager keeps changing the APIService back.
 	Contested State = "Contested"
-	// Kept: the spec does not name the version, and clients use it.
+	// Kept means that the spec does not name the version, and clients use it.
 	Kept State = "Kept"
-	// Retiring: the APIService is deleted, and the version leaves discovery.
+	// Retiring means that the APIService is deleted, and the version leaves discovery.
 	Retiring State = "Retiring"
-	// Restoring: the APIService was adopted, and is handed back to its previous owner.
+	// Restoring means that the APIService was adopted, and is handed back to its previous owner.
 	Restoring State = "Restoring"
-	// Gone: nothing of the version is left.
+	// Gone means that nothing of the version is left.
 	Gone State = "Gone"
 )
 
@@ -65,23 +65,23 @@ const (
 type Need string
 
 const (
-	// NeedHolder: the MetricsBackend that the APIService's label names.
+	// NeedHolder is the MetricsBackend that the APIService's label names.
 	NeedHolder Need = "Holder"
-	// NeedReach: whether every kube-apiserver reaches our pods, by the canary API.
+	// NeedReach is whether every kube-apiserver reaches our pods, by the canary API.
 	NeedReach Need = "Reach"
-	// NeedComparison: what our pods do not answer of what the implementation behind someone else's APIService answers.
+	// NeedComparison is what our pods do not answer of what the implementation behind someone else's APIService answers.
 	NeedComparison Need = "Comparison"
-	// NeedConsumers: whether clients keep a version that the spec does not name.
+	// NeedConsumers is whether clients keep a version that the spec does not name.
 	NeedConsumers Need = "Consumers"
-	// NeedPreviousEndpoints: whether the previous owner is ready to get requests again.
+	// NeedPreviousEndpoints is whether the previous owner is ready to get requests again.
 	NeedPreviousEndpoints Need = "PreviousEndpoints"
-	// NeedSuccessor: another MetricsBackend that is ready to take the version over.
+	// NeedSuccessor is another MetricsBackend that is ready to take the version over.
 	NeedSuccessor Need = "Successor"
-	// NeedDiscovery: the discovery of each kube-apiserver.
+	// NeedDiscovery is the discovery of each kube-apiserver.
 	NeedDiscovery Need = "Discovery"
-	// NeedRouting: where each kube-apiserver routes requests for the version.
+	// NeedRouting is where each kube-apiserver routes requests for the version.
 	NeedRouting Need = "Routing"
-	// NeedPreviousOwner: the Service of the previous owner, and what its endpoints answer.
+	// NeedPreviousOwner is the Service of the previous owner, and what its endpoints answer.
 	NeedPreviousOwner Need = "PreviousOwner"
 )
 

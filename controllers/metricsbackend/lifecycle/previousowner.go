@@ -80,6 +80,7 @@ func ReadPreviousOwner(service *apiregistrationv1.APIService) (*PreviousOwner, e
 	return &before, nil
 }
 
+// Target returns where the APIService pointed.
 func (o *PreviousOwner) Target() manifests.Target {
 	return manifests.ExistingTarget(&v1alpha1.ExistingSpec{Service: o.Service, CABundle: o.CABundle, InsecureSkipTLSVerify: o.InsecureSkipTLSVerify})
 }

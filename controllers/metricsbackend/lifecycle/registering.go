@@ -26,8 +26,9 @@ const (
 	// implementation may be restarting.
 	AdoptionGrace = time.Minute
 	// TrialTime is how long requests through kube-apiserver must have succeeded before an adoption is
-	// final. They are sent every TrialRecheck.
-	TrialTime    = 15 * time.Second
+	// final.
+	TrialTime = 15 * time.Second
+	// TrialRecheck is the time between two of these requests.
 	TrialRecheck = 2 * time.Second
 )
 
@@ -235,7 +236,7 @@ func (v *Version) isRefused() bool {
 	switch {
 	case v.isReconciled():
 		return true
-	case v.Adoption == v1alpha1.AdoptionAlways, !v.IsForeign() && !(v.isOtherBackends() && v.IsRecorded()):
+	case v.Adoption == v1alpha1.AdoptionAlways, !v.IsForeign() && (!v.isOtherBackends() || !v.IsRecorded()):
 		return false
 	case v.Adoption == v1alpha1.AdoptionIfUnavailable:
 		return v.unavailable() < AdoptionGrace

@@ -159,7 +159,7 @@ func maskRegexps(expression string) (masked string, patterns []string, err error
 			if err != nil {
 				continue // left to the parser
 			}
-			matcher, empty := before.Typ == parser.EQL_REGEX || before.Typ == parser.NEQ_REGEX, false
+			matcher := before.Typ == parser.EQL_REGEX || before.Typ == parser.NEQ_REGEX
 			if matcher {
 				patterns = append(patterns, pattern)
 			}
@@ -167,7 +167,7 @@ func maskRegexps(expression string) (masked string, patterns []string, err error
 				continue // words, which are not compiled
 			}
 			// Strings may be regular expressions for the server, as in label_replace.
-			empty, err = size.Add(pattern)
+			empty, err := size.Add(pattern)
 			invalid, isInvalid := errors.AsType[*syntax.Error](err)
 			switch {
 			case isInvalid && matcher:

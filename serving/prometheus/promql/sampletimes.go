@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	promlabels "github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
@@ -108,7 +108,7 @@ func (t timesExpression) ofCall(e *parser.Call) parser.Expr {
 	args := slices.Clone(e.Args)
 	for i, arg := range args {
 		text, _ := arg.(*parser.StringLiteral)
-		if i != subject && !readsNothing(arg) || relabels && text != nil && text.Val == promlabels.MetricName {
+		if i != subject && !readsNothing(arg) || relabels && text != nil && text.Val == model.MetricNameLabel {
 			return nil // timestamp has removed the name
 		}
 	}

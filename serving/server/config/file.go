@@ -61,7 +61,7 @@ func (f *fileWatcher) run(ctx context.Context) { wait.UntilWithContext(ctx, f.po
 
 // poll reads the file once. An error is logged once and changes nothing.
 func (f *fileWatcher) poll(ctx context.Context) {
-	m, err := f.reread()
+	m, err := f.reread() //nolint:contextcheck // validation asks nobody
 	switch {
 	case err == nil:
 		f.failure = ""

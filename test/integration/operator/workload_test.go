@@ -398,6 +398,8 @@ func (w *workload) endpoints(ctx context.Context, d *appsv1.Deployment, pods []c
 }
 
 // endpointsOf returns the Endpoints of the same pods, by which kube-apiserver routes before Kubernetes 1.34.
+//
+//nolint:staticcheck // those versions are tested, too
 func endpointsOf(slice *discoveryv1.EndpointSlice) *corev1apply.EndpointsApplyConfiguration {
 	subset := corev1apply.EndpointSubset()
 	for _, port := range slice.Ports {
