@@ -76,7 +76,6 @@ func heapOf(t *testing.T, metrics int, fill func(*v1alpha1.ExternalMetricSpec, i
 	if err != nil {
 		t.Fatal(err)
 	}
-	list = v1alpha1.ExternalMetricList{}
 	before := heap.InUse()
 	go c.external.Run(t.Context())
 	eventually(t, "the metrics are applied", func() bool { return c.external.hasApplied() == nil })
