@@ -61,7 +61,7 @@ func startEnvironment(ctx context.Context, f *flags, folder string, say progress
 		e.pods += len(node.Pods())
 	}
 	if f.standIn() {
-		if e.plane, err = cluster.StartStandIn(folder, e.fleet); err != nil {
+		if e.plane, err = cluster.StartStandIn(folder, e.fleet); err != nil { //nolint:contextcheck // it serves until it is closed
 			return e, err
 		}
 		say("a stand-in of kube-apiserver has %d nodes and %d pods", f.nodes, e.pods)

@@ -104,7 +104,7 @@ func merge(old, measured []section) []section {
 	kept := slices.DeleteFunc(slices.Clone(old), func(o section) bool {
 		return slices.ContainsFunc(measured, func(m section) bool { return same(o, m) })
 	})
-	all := append(kept, measured...)
+	all := slices.Concat(kept, measured)
 	slices.SortFunc(all, func(a, b section) int {
 		if c := cmp.Compare(a.Data.Nodes, b.Data.Nodes); c != 0 || a.Data.Faults == b.Data.Faults {
 			return c
