@@ -45,18 +45,17 @@ func agedSeries() string {
 
 // agedWatch is a watch of such a metric. It is a streams.Handler.
 type agedWatch struct {
-	tally *tally
+	response
 	lines lines
 	// exposed is the newest value, and received when it came.
 	exposed, received time.Time
 	ages              figures.Ages
 }
 
-func (w *agedWatch) Head(status int, _ time.Time) { refuse(w.tally, status) }
-
 func (w *agedWatch) Body(piece []byte, at time.Time) {
 	w.tally.mu.Lock()
 	defer w.tally.mu.Unlock()
+	w.keepBody(piece)
 	w.lines.add(piece, func(line []byte) {
 		_, rest, _ := bytes.Cut(line, []byte(`"value":"`))
 		text, _, found := bytes.Cut(rest, []byte(`"`))
@@ -90,7 +89,7 @@ func runAges(ctx context.Context, e *environment, f *flags, to endpoint, say pro
 	t, all := s.tallies[0], map[string][]*agedWatch{}
 	for _, prefix := range []string{knownPrefix, hiddenPrefix} {
 		for i := range agedMetrics {
-			w := &agedWatch{tally: t}
+			w := &agedWatch{response: response{tally: t}}
 			all[prefix] = append(all[prefix], w)
 			path := fmt.Sprintf("/apis/external.metrics.k8s.io/v1beta1/namespaces/default/%sexposed_%02d?watch=true", prefix, i)
 			if err := s.connections[0].Get(path, s.fields(s.user(0)), w); err != nil {

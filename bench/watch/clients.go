@@ -9,34 +9,43 @@ import (
 	"time"
 )
 
+// response counts a response that is not 200, and keeps the first body of each such status. It is a part of a
+// streams.Handler.
+type response struct {
+	tally  *tally
+	status int
+}
+
+func (r *response) Head(status int, _ time.Time) {
+	r.status = status
+	if status != http.StatusOK {
+		r.tally.mu.Lock()
+		defer r.tally.mu.Unlock()
+		r.tally.refused[status]++
+	}
+}
+
+// keepBody keeps the body, or its beginning, if it is the first of its status. The tally's lock must be held.
+func (r *response) keepBody(body []byte) {
+	if r.status != http.StatusOK && r.tally.bodies[r.status] == "" {
+		r.tally.bodies[r.status] = string(body[:min(len(body), 1000)])
+	}
+}
+
 // watcher is one watch. It is a streams.Handler.
 type watcher struct {
-	tally  *tally
+	response
 	client map[string]received // nil unless ages count
 	opened time.Time
 	lines  lines
-	status int
 	begun  bool
 	synced bool
-}
-
-func (w *watcher) Head(status int, _ time.Time) {
-	w.status = status
-	refuse(w.tally, status)
-}
-
-func refuse(t *tally, status int) {
-	if status != http.StatusOK {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.refused[status]++
-	}
 }
 
 func (w *watcher) Body(piece []byte, at time.Time) {
 	w.tally.mu.Lock()
 	defer w.tally.mu.Unlock()
-	w.tally.explain(w.status, piece)
+	w.keepBody(piece)
 	w.lines.add(piece, func(line []byte) { w.take(line, at) })
 }
 
@@ -78,16 +87,10 @@ func (t *tally) fail(err error) {
 
 // poller is one client that lists. It handles one response at a time.
 type poller struct {
-	tally  *tally
+	response
 	client map[string]received
 	path   string
-	status int
 	body   []byte
-}
-
-func (p *poller) Head(status int, _ time.Time) {
-	p.status = status
-	refuse(p.tally, status)
 }
 
 func (p *poller) Body(piece []byte, _ time.Time) { p.body = append(p.body, piece...) }
@@ -97,7 +100,7 @@ func (p *poller) End(err error, at time.Time) {
 	p.tally.mu.Lock()
 	defer p.tally.mu.Unlock()
 	p.tally.lists++
-	p.tally.explain(p.status, p.body)
+	p.keepBody(p.body)
 	o, rest, ok := nextObject(p.body)
 	if !ok {
 		p.tally.events += bytes.Count(p.body, timestamp) // values of another API

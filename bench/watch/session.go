@@ -73,7 +73,7 @@ func (s *session) watch(ctx context.Context, watches int, over time.Duration, re
 					errs[i] = err
 					return
 				}
-				h := &watcher{tally: s.tallies[i], opened: time.Now()}
+				h := &watcher{response: response{tally: s.tallies[i]}, opened: time.Now()}
 				if recordAges {
 					h.client = s.client(i)
 				}
@@ -131,7 +131,7 @@ func (s *session) poll(ctx context.Context, clients int, interval time.Duration)
 		s.tallies[i].refusable = true
 		pollers := make([]*poller, each)
 		for j := range pollers {
-			pollers[j] = &poller{tally: s.tallies[i], client: s.client(i), path: s.api.list(s.environment.target(j*len(s.connections) + i))}
+			pollers[j] = &poller{response: response{tally: s.tallies[i]}, client: s.client(i), path: s.api.list(s.environment.target(j*len(s.connections) + i))}
 		}
 		running.Go(func() {
 			fields := s.fields(s.user(i))

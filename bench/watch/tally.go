@@ -99,13 +99,6 @@ func (t *tally) record(on bool, now time.Time) {
 	}
 }
 
-// explain keeps the first body of each status but 200. The lock must be held.
-func (t *tally) explain(status int, body []byte) {
-	if status != http.StatusOK && t.bodies[status] == "" {
-		t.bodies[status] = string(body[:min(len(body), 1000)])
-	}
-}
-
 // err returns the first failure, if any.
 func (t *tally) err() error {
 	t.mu.Lock()
