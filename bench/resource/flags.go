@@ -84,7 +84,7 @@ func parse(arguments []string) (*flags, error) {
 	fs.StringSliceVar(&f.once, "once", nil, "What is only measured in the first round: ages, bare.")
 	fs.DurationVar(&f.settle, "settle", 30*time.Second, "Time between the first complete list and the measurement of CPU.")
 	fs.DurationVar(&f.window, "window", time.Minute, "Length of the measurement of CPU, without requests.")
-	fs.DurationVar(&f.ages, "ages", time.Minute, "How long the age of samples is measured, with a list of nodes and pods each 1.1 seconds.")
+	fs.DurationVar(&f.ages, "ages", time.Minute, "How long the age of samples is measured, with a list of nodes and of a namespace's pods each 1.1 seconds.")
 	fs.IntVar(&f.repetitions, "repetitions", 15, "How often each request is measured, after one that is not; GETs and lists of nodes ten times as often.")
 	fs.DurationVar(&f.sweepEvery, "sweep", 250*time.Millisecond, "How often the bare reader reads the kubelets that are due.")
 	fs.StringVar(&f.cpuProfile, "cpuprofile", "", "Folder for profiles of the CPU (20 seconds without requests) and of the heap of serving, taken after the last round. Empty for none.")

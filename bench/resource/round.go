@@ -62,7 +62,7 @@ func measureServer(ctx context.Context, e *environment, f *flags, one contestant
 	}
 	defer c.close()
 	if !f.skips(onceAges, round) {
-		if err := v.ages(ctx, c, f.ages); err != nil {
+		if err := v.ages(ctx, c, e.fleet.Namespaces(), f.ages); err != nil {
 			return nil, err
 		}
 	}
@@ -141,12 +141,14 @@ func (v values) idle(ctx context.Context, f *flags, pid int) error {
 // the same time, which a list each second would meet at the same age each time.
 const agesStep = 1100 * time.Millisecond
 
-// ages measures the age of the samples that are served, by a list each agesStep. The age is that
-// at the time of the request.
-func (v values) ages(ctx context.Context, c *client, span time.Duration) error {
+// ages measures the age of the samples that are served, by a list of all nodes and one of a namespace's pods each
+// agesStep. The age is that at the time of the request. With all pods in a list, a server that is busy with scrapes would
+// delay the next lists, and be asked less often while its samples are oldest.
+func (v values) ages(ctx context.Context, c *client, namespaces []string, span time.Duration) error {
 	var nodes, pods figures.Durations
 	for began, n := time.Now(), 0; time.Since(began) < span; n++ {
-		for path, ages := range map[string]*figures.Durations{"/nodes": &nodes, "/pods": &pods} {
+		ofNamespace := "/namespaces/" + namespaces[n%len(namespaces)] + "/pods"
+		for path, ages := range map[string]*figures.Durations{"/nodes": &nodes, ofNamespace: &pods} {
 			list, err := c.get(ctx, metricsAPI+path, []string{"accept", asProtobuf}, true)
 			if err != nil {
 				return err

@@ -10,6 +10,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/metricsbackend/metrics-backend-operator/bench/cluster"
 	"github.com/metricsbackend/metrics-backend-operator/bench/figures"
 	"github.com/metricsbackend/metrics-backend-operator/bench/machine"
 	"github.com/metricsbackend/metrics-backend-operator/bench/progress"
@@ -29,6 +30,9 @@ type many struct {
 	// idleCPU is serving's CPU usage without clients.
 	idle *measured
 }
+
+// burstProfile is about as long as 10,000 watches take to open at once on two processors.
+const burstProfile = 3 * time.Second
 
 // connected are the results of opening watches.
 type connected struct {
@@ -68,7 +72,8 @@ func runMany(ctx context.Context, e *environment, f *flags, connections int, say
 	if m.before, err = e.serving.Metrics(ctx); err != nil {
 		return nil, err
 	}
-	stop := profile(ctx, e, f, fmt.Sprintf("watches-%d", connections), say)
+	wait := profile(ctx, e, f, fmt.Sprintf("watches-%d", connections), say,
+		cluster.CPUProfile(f.measure-time.Second), cluster.HeapProfile, cluster.Profile{Name: "goroutine", Path: "goroutine"})
 	if m.delivering, err = s.measure(ctx, f.measure); err != nil {
 		return nil, err
 	}
@@ -78,7 +83,7 @@ func runMany(ctx context.Context, e *environment, f *flags, connections int, say
 	if m.rssAfter, err = machine.RSS(e.serving.PID()); err != nil {
 		return nil, err
 	}
-	stop() // collects garbage for the profile of the heap
+	wait() // collects garbage for the profile of the heap
 	say("%.0f events a second delivered, p99 %v", float64(m.delivering.events)/m.delivering.span.Seconds(), figures.Milliseconds(m.delivering.delivery.Quantile(0.99)))
 	s.close()
 	// Closing so many watches takes serving a while, which must not affect the next ones.
@@ -91,9 +96,11 @@ func runMany(ctx context.Context, e *environment, f *flags, connections int, say
 		return nil, err
 	}
 	defer again.close()
+	wait = profile(ctx, e, f, fmt.Sprintf("watches-%d-at-once", connections), say, cluster.CPUProfile(burstProfile))
 	if m.burst, err = connect(ctx, again, f.watches, 0); err != nil {
 		return nil, err
 	}
+	wait()
 	say("%d watches opened at once, within %v: first event p95 %v", f.watches, m.burst.took.Round(time.Millisecond), figures.Milliseconds(m.burst.first.Quantile(0.95)))
 	return m, nil
 }

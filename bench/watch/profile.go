@@ -5,24 +5,21 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/bench/cluster"
 	"github.com/metricsbackend/metrics-backend-operator/bench/progress"
 )
 
-// profile takes profiles of serving during the measurement that begins now. The returned
-// function waits for them.
-func profile(ctx context.Context, e *environment, f *flags, name string, say progress.Say) (wait func()) {
+// profile starts to take profiles of serving, one after the other. The returned function waits
+// for them.
+func profile(ctx context.Context, e *environment, f *flags, name string, say progress.Say, profiles ...cluster.Profile) (wait func()) {
 	if f.profiles == "" {
 		return func() {}
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		err := e.serving.SaveProfiles(ctx, f.profiles, name,
-			cluster.CPUProfile(f.measure-time.Second), cluster.HeapProfile, cluster.Profile{Name: "goroutine", Path: "goroutine"})
-		if err != nil {
+		if err := e.serving.SaveProfiles(ctx, f.profiles, name, profiles...); err != nil {
 			say("profiles are missing: %v", err)
 		}
 	}()
