@@ -51,8 +51,8 @@ type ServingSpec struct {
 	// +kubebuilder:validation:Maximum=10
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// CPU and memory requests and limits of a serving pod, which needs about 75 MiB of
-	// memory, 0.14 MiB for each node of 30 pods, and 70 KiB for each open watch.
+	// CPU and memory requests and limits of a serving pod, which needs about 90 MiB of
+	// memory, 0.13 MiB for each node of 30 pods, and 70 KiB for each open watch.
 	// Default: requests of 50m CPU and 64Mi memory, no limits.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
