@@ -85,7 +85,7 @@ func parse(arguments []string) (*flags, error) {
 	fs.DurationVar(&f.settle, "settle", 30*time.Second, "Time between the first complete list and the measurement of CPU.")
 	fs.DurationVar(&f.window, "window", time.Minute, "Length of the measurement of CPU, without requests.")
 	fs.DurationVar(&f.ages, "ages", time.Minute, "How long the age of samples is measured, with a list of nodes and of a namespace's pods each 1.1 seconds.")
-	fs.IntVar(&f.repetitions, "repetitions", 15, "How often each request is measured, after one that is not; GETs and lists of nodes ten times as often.")
+	fs.IntVar(&f.repetitions, "repetitions", 15, "How often each request is sent for its median, after the first one and one that only checks the response; GETs and lists of nodes ten times as often.")
 	fs.DurationVar(&f.sweepEvery, "sweep", 250*time.Millisecond, "How often the bare reader reads the kubelets that are due.")
 	fs.StringVar(&f.cpuProfile, "cpuprofile", "", "Folder for profiles of the CPU (20 seconds without requests) and of the heap of serving, taken after the last round. Empty for none.")
 	fs.StringVar(&f.document, "document", "../docs/reference/performance.md", "Markdown file into which the tables of this scale are written, if metrics-server and one build of serving without a name are measured. Empty for none.")

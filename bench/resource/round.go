@@ -142,11 +142,15 @@ func (v values) idle(ctx context.Context, f *flags, pid int) error {
 const agesStep = 1100 * time.Millisecond
 
 // ages measures the age of the samples that are served, by a list of all nodes and one of a namespace's pods each
-// agesStep. The age is that at the time of the request. With all pods in a list, a server that is busy with scrapes would
-// delay the next lists, and be asked less often while its samples are oldest.
+// agesStep. The age is that at the time of the request. Each namespace has pods of all nodes. A list of all pods would take
+// longer than a step while a server scrapes, so that fewer lists would be sent while its samples are oldest.
 func (v values) ages(ctx context.Context, c *client, namespaces []string, span time.Duration) error {
 	var nodes, pods figures.Durations
-	for began, n := time.Now(), 0; time.Since(began) < span; n++ {
+	began := time.Now()
+	for n := 0; time.Since(began) < span; n = int(time.Since(began)/agesStep) + 1 {
+		if err := progress.Wait(ctx, time.Until(began.Add(time.Duration(n)*agesStep))); err != nil {
+			return err
+		}
 		ofNamespace := "/namespaces/" + namespaces[n%len(namespaces)] + "/pods"
 		for path, ages := range map[string]*figures.Durations{"/nodes": &nodes, ofNamespace: &pods} {
 			list, err := c.get(ctx, metricsAPI+path, []string{"accept", asProtobuf}, true)
@@ -156,10 +160,6 @@ func (v values) ages(ctx context.Context, c *client, namespaces []string, span t
 			if err := eachTimestamp(list.body, func(at time.Time) { ages.Add(list.sent.Sub(at)) }); err != nil {
 				return err
 			}
-		}
-		// A list that takes longer delays the next one.
-		if err := progress.Wait(ctx, time.Until(began.Add(time.Duration(n+1)*agesStep))); err != nil {
-			return err
 		}
 	}
 	v[nodeAgeP50], v[nodeAgeP99] = nodes.Quantile(0.5).Seconds(), nodes.Quantile(0.99).Seconds()
